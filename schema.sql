@@ -722,8 +722,8 @@ create index rejected_request_purge on rejected_request (purge_at);
 -- refusals how many of the last ones in a row were refused. The row goes when that has ended.
 -- rows: one for each outgoing_payment; one for each checkout
 -- kept: incoming payments and grants on other servers that are still to be ended there: until they are; 30 days
---   (elsewhere.END_FOR) after they were made at the latest, if tried often enough, by elsewhere.forget
--- times: noted_at lasts 30 days (elsewhere.END_FOR); due_at due, at most 1 day (elsewhere.LONGEST) ahead
+--   (remote_resources.END_FOR) after they were made at the latest, if tried often enough, by remote_resources.forget
+-- times: noted_at lasts 30 days (remote_resources.END_FOR); due_at due, at most 1 day (remote_resources.LONGEST) ahead
 -- restore: nothing, because what has ended there is ended again without effect
 create table made_elsewhere (
   id text primary key,

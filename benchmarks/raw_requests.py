@@ -18,7 +18,8 @@ from payres.core.protocol.identifiers import new_id
 from payres.core.signatures.sign import Message, sign
 from payres.core.store.server_secrets import ensure_secret
 from payres.interledger.credentials import CredentialSource
-from payres.interledger.packets import Prepare, encode_packet
+from payres.interledger.oer import encode_packet
+from payres.interledger.packets import Prepare
 from payres.interledger.stream import PacketType, SharedSecret, StreamMoney, StreamPacket
 from payres.operator.peers import add_peer
 from payres.testing.peering import peers_of

@@ -60,7 +60,7 @@ TESTED_IN = {
     "core/payments/test_outgoing": "core/payments/settlement",
     "html/test_language": "html/forms html/part html/preferences",
     "html/test_language_amounts": "html/typed_amounts",
-    "interledger/sending/test_payment": "interledger/sending/connection",
+    "interledger/sending/test_payment": "interledger/sending/connection interledger/sending/timing",
     "interledger/test_connector": "interledger/receiver",
     "interledger/test_remote_payments": "interledger/quoting interledger/tolerance",
     "interledger/test_two_servers": "core/payments/remote interledger/node testing/peering",
@@ -99,7 +99,9 @@ TESTED_IN = {
     "testing/test_instance": "testing/set_up",
     "testing/test_openapi": "testing/answers testing/endpoints",
     "testing/test_sandbox_process": "cli/sandbox testing/asked testing/rules",
-    "webhooks/test_deliveries": "operator/deliveries webhooks/rules webhooks/sender",
+    "webhooks/test_deliveries": (
+        "operator/deliveries webhooks/patterns webhooks/rounds webhooks/rules webhooks/sender webhooks/turns"
+    ),
     "webhooks/test_outbox": "core/protocol/event_types",
 }
 # What runs on other threads beside the event loop, and what bounds how much of it there is at a time.
@@ -137,7 +139,7 @@ BEGINS_TRANSACTIONS = {
 }
 MONEY = (
     *("payres/core/protocol/amounts.py", "payres/core/payments/", "payres/core/store/"),
-    *("payres/interledger/settlement.py", "payres/interledger/store/"),
+    *("payres/interledger/clearing.py", "payres/interledger/store/"),
 )
 LEDGER_WRITES = {
     *("insert_account", "change_account", "change_floor"),

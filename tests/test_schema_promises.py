@@ -64,7 +64,7 @@ COMPARED: Final = {
     "interledger/receiver.py: expires_at": "a packet's, as it says itself",
     "interledger/remote_receivers.py: expires_at": "a bill's, as another server says",
     "interledger/unanswered.py: expires_at": "one too far ahead is changed",
-    "interledger/packets.py: at": "a place in bytes",
+    "interledger/oer.py: at": "a place in bytes",
     "operator/payment_history.py: last_error_at": "only shown",
     "operator/store/due_work.py: expires_at": "only shown",
     "accounts/store/mail.py: send_at": "only shown",

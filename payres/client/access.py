@@ -1,7 +1,6 @@
 """Access items of grant requests: `access.quote("create", identifier=wallet.id)`."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from msgspec import UNSET
 
@@ -39,8 +38,8 @@ def quote(*actions: QUOTE_ACTIONS, identifier: str | None = None) -> QuoteAccess
 def outgoing_payment(
     *actions: OUTGOING_ACTIONS,
     identifier: str,
-    debit_amount: Amount | Mapping[str, Any] | None = None,
-    receive_amount: Amount | Mapping[str, Any] | None = None,
+    debit_amount: Amount | Mapping[str, object] | None = None,
+    receive_amount: Amount | Mapping[str, object] | None = None,
     receiver: str | None = None,
     interval: str | None = None,
 ) -> OutgoingPaymentAccess:

@@ -1,4 +1,5 @@
-"""Connections of the client for threads, which end each attempt in time: httpx times only the pauses of an answer."""
+"""Calls by resource; and connections for threads, which end each attempt in time: httpx times only the pauses of an
+answer."""
 
 import socket
 import time
@@ -50,8 +51,14 @@ from payres.core.protocol.wire import (
 )
 from payres.core.signatures.jwk import JWK
 
+WAIT_SECONDS: Final = 20
+LONGEST_PAUSE: Final = 15
 PIECE: Final = 16 * 1024  # bytes that are written at a time
 _deadline: ContextVar[float] = ContextVar("deadline", default=inf)  # of the attempt that this thread makes
+
+Resource = TypeVar("Resource", bound=WalletResource)
+Payment = TypeVar("Payment", bound=IncomingPayment | OutgoingPayment)
+AnyAmount = Amount | Mapping[str, object]  # such as {"value": "500", "assetCode": "USD", "assetScale": 2}
 
 
 class TimedTransport(httpx2.HTTPTransport):
@@ -141,13 +148,6 @@ def _look_up(host: str, port: int, seconds: float | None) -> list[str]:
         raise httpcore2.ConnectTimeout(f"The lookup of {host} did not end in time") from error
     except OSError as error:
         raise httpcore2.ConnectError(str(error)) from error
-
-
-Resource = TypeVar("Resource", bound=WalletResource)
-Payment = TypeVar("Payment", bound=IncomingPayment | OutgoingPayment)
-AnyAmount = Amount | Mapping[str, Any]  # such as {"value": "500", "assetCode": "USD", "assetScale": 2}
-WAIT_SECONDS: Final = 20
-LONGEST_PAUSE: Final = 15
 
 
 class Reading(Options, total=False):
@@ -306,7 +306,7 @@ class IncomingPayments(Payments[IncomingPayment, Http]):
         wallet_address: str | None = None,
         incoming_amount: AnyAmount | None = None,
         expires_at: datetime | str | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
         **options: Unpack[Creating],
     ) -> IncomingPayment:
         """Creates an incoming payment. Retried if the response is lost, because no money moves."""
@@ -397,7 +397,7 @@ class OutgoingPayments(Payments[OutgoingPayment, Http]):
         quote_id: str | None = None,
         incoming_payment: str | None = None,
         debit_amount: AnyAmount | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
         **options: Unpack[Creating],
     ) -> OutgoingPayment:
         """Creates an outgoing payment, of a quote or of an amount to an incoming payment.
@@ -467,7 +467,7 @@ class OutgoingPayments(Payments[OutgoingPayment, Http]):
         return int(received.value) - earlier >= int(wanted.value)
 
 
-def _json(metadata: Mapping[str, Any] | None) -> Raw | UnsetType:
+def _json(metadata: Mapping[str, object] | None) -> Raw | UnsetType:
     try:
         return UNSET if metadata is None else Raw(encoded(metadata))
     except UNENCODABLE as error:

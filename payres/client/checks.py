@@ -44,7 +44,7 @@ ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 CREATED_ONLY: Final = ("grantSpentDebitAmount", "grantSpentReceiveAmount")
 
 
-def valid(asked: S | Mapping[str, Any], kind: type[S]) -> S:
+def valid(asked: S | Mapping[str, object], kind: type[S]) -> S:
     """What is asked, with structs where the caller gave dicts. Raises ConfigurationError."""
     try:
         found = msgspec.json.decode(encoded(asked), type=kind)
@@ -55,7 +55,7 @@ def valid(asked: S | Mapping[str, Any], kind: type[S]) -> S:
     return found
 
 
-def check_actions(kind: str, actions: Iterable[Any]) -> None:
+def check_actions(kind: str, actions: Iterable[object]) -> None:
     """Raises ConfigurationError for actions that access of this kind does not have, if the kind is known."""
     known = ACTIONS.get(kind, ())
     unknown = [repr(one) for one in actions if known and one not in known]
@@ -63,7 +63,7 @@ def check_actions(kind: str, actions: Iterable[Any]) -> None:
         raise ConfigurationError(f"There is no action {unknown[0]} of {kind}, but: {', '.join(known)}")
 
 
-def given(value: Any) -> Any:
+def given(value: object) -> Any:
     """An optional argument as a member: only None is absent, because an empty text may be a mistake."""
     return UNSET if value is None else value
 
@@ -108,7 +108,7 @@ def decoded(answer: httpx2.Response, kind: type[T]) -> T:
 
 
 def resource(
-    core: Core[Any], answer: httpx2.Response, kind: type[R], asked: Creation | None = None, *, has_methods: bool = True
+    core: Core, answer: httpx2.Response, kind: type[R], asked: Creation | None = None, *, has_methods: bool = True
 ) -> R:
     """A resource that was read or created. A completed incoming payment has no methods."""
     found = decoded(answer, kind)
@@ -125,7 +125,7 @@ def members(answer: httpx2.Response) -> dict[str, Any]:
     return decoded(answer, dict[str, Any])
 
 
-def page(core: Core[Any], answer: httpx2.Response, kind: type[R]) -> Page[R]:
+def page(core: Core, answer: httpx2.Response, kind: type[R]) -> Page[R]:
     """A page of a list; its items have no methods."""
     found = decoded(answer, Page[kind])  # type: ignore[valid-type]
     raw = members(answer)
@@ -136,7 +136,7 @@ def page(core: Core[Any], answer: httpx2.Response, kind: type[R]) -> Page[R]:
     return found
 
 
-def notice(core: Core[Any], answer: httpx2.Response, raw: Mapping[str, Any], kind: type[Struct]) -> None:
+def notice(core: Core, answer: httpx2.Response, raw: Mapping[str, object], kind: type[Struct]) -> None:
     """Logs non-standard members of a response or a part of it; a strict client raises InvalidAnswer."""
     known = {field.encode_name for field in msgspec.structs.fields(kind)}
     members = sorted(raw.keys() - known.difference(CREATED_ONLY))

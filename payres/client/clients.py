@@ -74,6 +74,7 @@ class _Client(Generic[Http, Transport]):
             transport = self._connect(verify=trusted(ca), proxy=_proxy(proxy))
         elif proxy is not None or ca is not None:
             raise errors.ConfigurationError("Give a transport, or proxy and ca")
+        self._http = self._open(transport=transport, trust_env=False)
         self._core = core = Core(
             wallet_address=pointed(wallet_address),
             signer=None if private_key is None else signer_of(private_key),
@@ -84,17 +85,17 @@ class _Client(Generic[Http, Transport]):
             strict=strict,
             on_rotate=on_rotate,
             clock=clock,
-            http=self._open(transport=transport, trust_env=False),
+            http=self._http,
         )
-        self.wallet_address, self.grant, self.token = WalletAddresses(core), Grants(core), Tokens(core)
-        self.incoming_payment, self.outgoing_payment = IncomingPayments(core), OutgoingPayments(core)
-        self.quote = Quotes(core)
+        self.wallet_address, self.grant = WalletAddresses[Http](core), Grants[Http](core)
+        self.incoming_payment, self.outgoing_payment = IncomingPayments[Http](core), OutgoingPayments[Http](core)
+        self.quote, self.token = Quotes[Http](core), Tokens[Http](core)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._core.wallet_address} ...{(self._core.kid or '')[-4:]}>"
 
     def __del__(self) -> None:
-        if hasattr(self, "_core") and not self._core.http.is_closed:
+        if hasattr(self, "_core") and not self._http.is_closed:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2, source=self)
 
 
@@ -106,7 +107,7 @@ class Client(_Client[httpx2.Client, httpx2.BaseTransport]):
 
     def close(self) -> None:
         """Closes its connections."""
-        self._core.http.close()
+        self._http.close()
 
     def __enter__(self) -> Self:
         return self
@@ -152,12 +153,12 @@ class AsyncClient(_Client[httpx2.AsyncClient, httpx2.AsyncBaseTransport]):
         most, because a rotation whose answer is lost can be repeated."""
         await self._core.finish(self._closed(self._core.finishing.copy()))  # also if this is cancelled
 
-    async def _closed(self, rotations: set[asyncio.Task[Any]]) -> None:
+    async def _closed(self, rotations: set[asyncio.Task[object]]) -> None:
         try:
             if rotations:
                 await asyncio.wait(rotations, timeout=CLOSING_SECONDS)
         finally:
-            await self._core.http.aclose()
+            await self._http.aclose()
 
     async def __aenter__(self) -> Self:
         return self

@@ -11,7 +11,7 @@ import msgspec
 class OpenPaymentsError(Exception):
     """The base class of all errors. They can be copied and pickled."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         # `BaseException` would call `__init__` with the text alone.
         return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 

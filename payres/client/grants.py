@@ -20,7 +20,7 @@ from payres.core.protocol.urls import pointed
 from payres.core.protocol.wire import WalletAddress
 
 AuthServer = str | WalletAddress
-Item = Access | Mapping[str, Any]
+Item = Access | Mapping[str, object]
 LAPSED: Final = ("decision_expired", "approval_expired", "unknown_continuation", "already_issued")
 
 
@@ -108,6 +108,9 @@ class PendingGrant(Kept, kw_only=True):
         return reference
 
 
+Token = str | Grant
+
+
 class Grants(ResourceCalls[Http]):
     """Requesting, continuing and revoking grants."""
 
@@ -117,8 +120,8 @@ class Grants(ResourceCalls[Http]):
         server: AuthServer,
         *access: Item,
         interact: Mapping[str, Any] | None = None,
-        subject: Mapping[str, Any] | None = None,
-        client: str | Mapping[str, Any] | None = None,
+        subject: Mapping[str, object] | None = None,
+        client: str | Mapping[str, object] | None = None,
         **options: Unpack[Options],
     ) -> Grant | PendingGrant:
         """Requests a grant."""
@@ -249,7 +252,7 @@ def _item(item: Item) -> dict[str, Any]:
     return found
 
 
-async def _granted(core: Core[Any], call: Call) -> Grant | PendingGrant:
+async def _granted(core: Core, call: Call) -> Grant | PendingGrant:
     answer = await core.exchange(call)
     found = checks.decoded(answer, GrantResponse)
     if call.name == "grant.request" and bool(found.interact) == bool(found.access_token):
@@ -273,9 +276,6 @@ def _standard(digest: str) -> bytes:
     return digest.replace(" ", "+").replace("-", "+").replace("_", "/").rstrip("=").encode()
 
 
-Token = str | Grant
-
-
 class Tokens(ResourceCalls[Http]):
     """Rotating and revoking access tokens."""
 
@@ -292,7 +292,7 @@ class Tokens(ResourceCalls[Http]):
         await self.core.exchange(Call("token.revoke", "DELETE", url, 204, token=_value(access_token), **options))
 
 
-async def send_with_token(core: Core[Any], access_token: Token, call: Call) -> httpx2.Response:
+async def send_with_token(core: Core, access_token: Token, call: Call) -> httpx2.Response:
     """The response to a call with a token. The token of a Grant is rotated once if it has expired."""
     used = _value(access_token)
     try:
@@ -309,18 +309,18 @@ async def send_with_token(core: Core[Any], access_token: Token, call: Call) -> h
     return await core.exchange(call._replace(token=access_token.value))
 
 
-async def _renewed(core: Core[Any], url: str, grant: Grant, **options: Unpack[Options]) -> AccessToken:
+async def _renewed(core: Core, url: str, grant: Grant, **options: Unpack[Options]) -> AccessToken:
     async with _locked(core, grant, **options):
         return await _rotated(core, url, grant, **options)
 
 
-async def _renewed_once(core: Core[Any], grant: Grant, used: str, **options: Unpack[Options]) -> None:
+async def _renewed_once(core: Core, grant: Grant, used: str, **options: Unpack[Options]) -> None:
     async with _locked(core, grant, **options):
         if grant.value == used:  # else another thread or task has rotated it
             await _rotated(core, grant.manage, grant, **options)
 
 
-async def _rotated(core: Core[Any], url: str, access_token: Token, **options: Unpack[Options]) -> AccessToken:
+async def _rotated(core: Core, url: str, access_token: Token, **options: Unpack[Options]) -> AccessToken:
     """The new token, which is also put into a Grant."""
     call = Call("token.rotate", "POST", url, token=_value(access_token), repeat="signed", **options)
     answer = await core.exchange(call)
@@ -343,7 +343,7 @@ def _value(access_token: Token) -> str:
 
 
 @asynccontextmanager
-async def _locked(core: Core[Any], grant: Grant, timeout: float | None = None) -> AsyncIterator[None]:  # noqa: ASYNC109
+async def _locked(core: Core, grant: Grant, timeout: float | None = None) -> AsyncIterator[None]:  # noqa: ASYNC109
     deadline = time.monotonic() + seconds(core.timeout if timeout is None else timeout)
     while not grant.lock.acquire(blocking=False):  # the holder may be a task of this loop, which must not block
         if time.monotonic() >= deadline:

@@ -47,7 +47,7 @@ from payres.core.signatures.sign import Message, Unsigned, prepare
 log = logging.getLogger("payres.client")
 P = ParamSpec("P")
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 Given = TypeVar("Given")
 Awaited = TypeVar("Awaited")
 Http = TypeVar("Http", bound=httpx2.Client | httpx2.AsyncClient)
@@ -88,7 +88,7 @@ class Call(NamedTuple):
     method: str
     url: str
     status: int = 200
-    body: Any = None
+    body: object = None
     token: str | None = None
     key: str | None = None
     wait: int | None = None
@@ -96,7 +96,7 @@ class Call(NamedTuple):
     repeat: Repeat = "always"
 
 
-class Core(msgspec.Struct, Generic[Http], kw_only=True):
+class Core(msgspec.Struct, kw_only=True):
     """The state of a client. It caches only which servers support Idempotency-Keys (`keeping`)."""
 
     wallet_address: str | None
@@ -106,12 +106,12 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
     timeout: float
     max_retries: int
     strict: bool
-    on_rotate: Callable[[Any], Any] | None
+    on_rotate: Callable[[Any], object] | None
     clock: Clock
-    http: Http
+    http: httpx2.Client | httpx2.AsyncClient
     noticed: set[str] = msgspec.field(default_factory=set)  # the non-standard members that were logged
     keeping: set[str] = msgspec.field(default_factory=set)
-    finishing: set[asyncio.Task[Any]] = msgspec.field(default_factory=set)  # `finish`
+    finishing: set[asyncio.Task[object]] = msgspec.field(default_factory=set)  # `finish`
 
     async def ask(self, function: Callable[[T], Any], argument: T) -> Any:
         """The result of a function, which may return an awaitable if the client is asynchronous."""
@@ -123,7 +123,7 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
         """Pauses the task or the thread."""
         await self.ask(asyncio.sleep if isinstance(self.http, httpx2.AsyncClient) else time.sleep, seconds)
 
-    async def finish(self, steps: Coroutine[Any, Any, T]) -> T:
+    async def finish(self, steps: Coroutine[object, None, T]) -> T:
         """The result of steps that go on to their end if the caller is cancelled, as by `asyncio.timeout`."""
         if not isinstance(self.http, httpx2.AsyncClient):
             return await steps
@@ -133,7 +133,7 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
         await asyncio.wait([task])  # unlike shield, it logs no error that nobody waits for, in any version of Python
         return task.result()
 
-    def _finished(self, task: asyncio.Task[Any]) -> None:
+    def _finished(self, task: asyncio.Task[object]) -> None:
         self.finishing.discard(task)
         if not task.cancelled():
             task.exception()  # else it is logged as never retrieved
@@ -226,12 +226,12 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
         return url
 
 
-def encoded(value: Any) -> bytes:
+def encoded(value: object) -> bytes:
     """The value as JSON. Raises one of UNENCODABLE."""
     return msgspec.json.encode(value, enc_hook=plain)
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """What msgspec encodes of a value of a subclass, such as a text of markupsafe, or of a mapping that is no dict."""
     for kind, form in PLAIN.items():
         if isinstance(value, kind):
@@ -260,7 +260,7 @@ class Options(TypedDict, total=False):
 class ResourceCalls(Generic[Http]):
     """The calls of one kind of resource, in either client."""
 
-    def __init__(self, core: Core[Http]) -> None:
+    def __init__(self, core: Core) -> None:
         self.core = core
 
 
@@ -288,12 +288,12 @@ class Method(Generic[P, Given, Awaited]):
     def __get__(self, part: ResourceCalls[httpx2.Client], owner: object) -> Callable[P, Given]: ...
     @overload
     def __get__(self, part: ResourceCalls[httpx2.AsyncClient], owner: object) -> Callable[P, Awaited]: ...
-    def __get__(self, part: ResourceCalls[Any] | None, owner: object) -> Any:
+    def __get__(self, part: ResourceCalls[Any] | None, owner: object) -> object:
         if part is None:
             return self._function
 
         @wraps(self._function)
-        def bound(*args: P.args, **kwargs: P.kwargs) -> Any:
+        def bound(*args: P.args, **kwargs: P.kwargs) -> object:
             self._check(*args, **kwargs)
             made = self._function(part, *args, **kwargs)
             return made if isinstance(part.core.http, httpx2.AsyncClient) else self._give(made)
@@ -319,7 +319,7 @@ def checked(function: F) -> F:
     check = _checker(inspect.signature(function))
 
     @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> object:
         check(*args, **kwargs)
         return function(*args, **kwargs)
 
@@ -329,7 +329,7 @@ def checked(function: F) -> F:
 def _checker(signature: inspect.Signature) -> Callable[..., None]:
     takes = {name: kinds for name, one in signature.parameters.items() if (kinds := _kinds(one.annotation))}
 
-    def check(*args: Any, **kwargs: Any) -> None:
+    def check(*args: object, **kwargs: object) -> None:
         for name, given in signature.bind(*args, **kwargs).arguments.items():
             is_many = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
             for one in given if is_many else (given,):
@@ -363,7 +363,7 @@ def seconds(timeout: float) -> float:
     return timeout
 
 
-def _with_options(function: Callable[..., Any]) -> tuple[inspect.Signature, str]:
+def _with_options(function: Callable[..., object]) -> tuple[inspect.Signature, str]:
     """The signature and the help of a call as a method, with each of its options."""
     whole, text = inspect.signature(function), inspect.getdoc(function) or ""
     _, *named = whole.parameters.values()
@@ -375,7 +375,7 @@ def _with_options(function: Callable[..., Any]) -> tuple[inspect.Signature, str]
     return whole.replace(parameters=named), text
 
 
-def _result(steps: Coroutine[Any, Any, T]) -> T:
+def _result(steps: Coroutine[object, None, T]) -> T:
     try:
         steps.send(None)
     except StopIteration as done:

@@ -23,27 +23,15 @@ from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import MILLISECOND, SECOND, Clock
 from payres.core.protocol.errors import Unavailable
 from payres.core.remote.connection import FetchFailed, Response
-from payres.core.remote.http import Elsewhere, GuardedClient
+from payres.core.remote.http import GuardedClient, RemoteEffect
 from payres.core.remote.transport import Bounds
 from payres.core.store import retention
 from payres.core.store.database import Database
 from payres.core.store.work import Work
-from payres.interledger import settlement
+from payres.interledger import clearing
 from payres.interledger.limits import MAX_REJECT_SECONDS
-from payres.interledger.packets import (
-    Code,
-    CodecError,
-    Fulfill,
-    Outcome,
-    PacketRejected,
-    Prepare,
-    Reject,
-    Unanswered,
-    decode_prepare,
-    decode_reply,
-    encode_packet,
-    fulfills,
-)
+from payres.interledger.oer import CodecError, decode_prepare, decode_reply, encode_packet
+from payres.interledger.packets import Code, Fulfill, Outcome, PacketRejected, Prepare, Reject, Unanswered
 from payres.interledger.routing import Hop, next_hop
 from payres.interledger.store import peers
 from payres.interledger.store.packets import PACKETS, PacketRecord
@@ -53,7 +41,9 @@ from payres.interledger.store.peers import InboundPeer, PeerRecord
 # for all of them even if several peers hang.
 BOUNDS: Final = Bounds(seconds=30.0, queue_seconds=2.0, per_host=512, in_all=512, idle=64, untrusted_hosts=False)
 MEDIA_TYPE: Final = "application/octet-stream"
-PACKET: Final = Elsewhere("packets", "they are answered, or expire")
+PACKET: Final = RemoteEffect("packets", "they are answered, or expire")
+MARGIN: Final = SECOND  # how long after its expiry our own packet may be answered
+PURGE_INTERVAL: Final = 16  # milliseconds; each purge deletes up to 32
 PacketCounts = Counter[tuple[str, str, str]]  # by peer, direction, result
 
 log = logging.getLogger("payres.interledger")
@@ -142,10 +132,6 @@ def _word(outcome: Outcome) -> str:
     return "fulfilled" if isinstance(outcome, Fulfill) else "rejected"
 
 
-MARGIN: Final = SECOND  # how long after its expiry our own packet may be answered
-PURGE_INTERVAL: Final = 16  # milliseconds; each purge deletes up to 32
-
-
 class Request(msgspec.Struct, frozen=True):
     """The requesting peer, its Request-Id if any, and the packet's condition."""
 
@@ -168,7 +154,7 @@ def land_forwarded(work: Work, packet: PacketRecord, fulfill: Fulfill) -> None:
     """
     assert packet.from_peer_id is not None
     assert packet.prepare is not None
-    if settlement.fulfil(work, packet.id, 0):
+    if clearing.fulfil(work, packet.id, 0):
         peers.count_received(work, packet.from_peer_id)
         condition = decode_prepare(packet.prepare).condition
         store_response(work, Request(packet.from_peer_id, packet.from_request_id, condition), fulfill)
@@ -202,15 +188,15 @@ class Carrier:
     """Sends packets to the next peer. `awaited` are the ids of recorded packets whose answer a task awaits."""
 
     def __init__(self, database: Database, link: Link, clock: Clock, ilp_address: str) -> None:
-        self._database = database
+        self.database = database
         self.link = link
-        self._clock = clock
-        self._ilp_address = ilp_address
+        self.clock = clock
+        self.ilp_address = ilp_address
         self.awaited: set[str] = set()
 
     async def carry(self, payer: Payer, prepare: Prepare) -> Outcome:
         """The outcome of a money packet, which is posted or voided by then. Raises PacketRejected, Unavailable."""
-        hop, packet = await self._database.write(partial(self._record, payer=payer, prepare=prepare))
+        hop, packet = await self.database.write(partial(self._record, payer=payer, prepare=prepare))
         # A peer that cannot repeat its request needs the final outcome now, so no fulfillment may be fetched later: the
         # next peer gets no Request-Id.
         number = packet.id if payer.request is None or payer.request.request_id is not None else None
@@ -218,9 +204,9 @@ class Carrier:
         try:
             outcome = await self.post(hop, prepare, number, MARGIN if payer.request is None else 0)
             if isinstance(outcome, Fulfill):
-                await self._database.write(lambda work: payer.land(work, packet, outcome))
+                await self.database.write(lambda work: payer.land(work, packet, outcome))
             elif isinstance(outcome, Reject):
-                await self._database.write(partial(settlement.reject, packet_id=packet.id))
+                await self.database.write(partial(clearing.reject, packet_id=packet.id))
             return outcome
         finally:
             self.awaited.discard(packet.id)
@@ -233,26 +219,26 @@ class Carrier:
         `prepare` has the payer's amount. The answer may arrive until `margin` after its expiry.
         """
         raw = encode_packet(msgspec.structs.replace(prepare, amount=hop.amount))
-        now = self._clock.now()
+        now = self.clock.now()
         outcome: Outcome = Unanswered("The packet had expired before it was sent", sent=False)
         if now < prepare.expires_at:
             seconds = (prepare.expires_at + margin - now) / SECOND
             outcome, _ = await (link or self.link).post(hop.peer, hop.token, raw, request_id, seconds)
-        if isinstance(outcome, Fulfill) and not fulfills(outcome.fulfillment, prepare.condition):
-            await self.link.note_failure(hop.peer, "A fulfillment does not fit its condition", self._clock.now())
-            return Reject(Code.WRONG_CONDITION, self._ilp_address)
+        if isinstance(outcome, Fulfill) and not outcome.fits(prepare.condition):
+            await self.link.note_failure(hop.peer, "A fulfillment does not fit its condition", self.clock.now())
+            return Reject(Code.WRONG_CONDITION, self.ilp_address)
         if isinstance(outcome, Unanswered):
-            await self.link.note_failure(hop.peer, outcome.why, self._clock.now())
+            await self.link.note_failure(hop.peer, outcome.why, self.clock.now())
             if not outcome.sent:
-                return Reject(Code.PEER_UNREACHABLE, self._ilp_address, "The next peer could not be reached")
+                return Reject(Code.PEER_UNREACHABLE, self.ilp_address, "The next peer could not be reached")
         short = Code.INSUFFICIENT_LIQUIDITY, hop.peer.ilp_address
         if isinstance(outcome, Reject) and (outcome.code, outcome.triggered_by) == short:
-            await self.link.note_failure(hop.peer, settlement.SHORT_THERE, self._clock.now())
+            await self.link.note_failure(hop.peer, clearing.SHORT_THERE, self.clock.now())
         return outcome
 
     def _record(self, work: Work, payer: Payer, prepare: Prepare) -> tuple[Hop, PacketRecord]:
         """In one unit, finds the route and the rate, and holds the money. Raises PacketRejected."""
-        hop = next_hop(work, self._ilp_address, prepare, payer.asset, payer.peer_id)
+        hop = next_hop(work, self.ilp_address, prepare, payer.asset, payer.peer_id)
         packet = PacketRecord(
             id=work.new_id(),
             to_peer_id=hop.peer.id,
@@ -270,7 +256,7 @@ class Carrier:
             require_new(work, payer.request)
         if payer.check is not None:
             payer.check(work, hop)
-        settlement.prepare(work, packet, hop.peer)
+        clearing.prepare(work, packet, hop.peer)
         return hop, packet
 
 
@@ -297,7 +283,8 @@ def store_response(work: Work, request: Request, reply: Fulfill) -> None:
     """Stores the reply to a request that was fulfilled in this unit."""
     if request.request_id is None:
         return
-    peers.insert_answer(work, request.peer_id, request.request_id, request.condition, encode_packet(reply), work.now)
+    of, encoded = (request.peer_id, request.request_id, request.condition), encode_packet(reply)
+    peers.insert_reply(work, peers.ANSWERS, *of, encoded, work.now)
     # By time, so that a peer cannot choose moments when nothing is purged.
     if work.now // MILLISECOND % PURGE_INTERVAL == 0:
         retention.purge(work, peers.ANSWERS, work.now)
@@ -312,5 +299,6 @@ def confirm_reject(work: Work, request: Request, expires_at: int, reject: Reject
         return reply
     retention.purge(work, peers.REJECTS, work.now)
     purge_at = min(expires_at, work.now + MAX_REJECT_SECONDS * SECOND)
-    peers.insert_reject(work, request.peer_id, request.request_id, request.condition, reply, purge_at)
+    of = request.peer_id, request.request_id, request.condition
+    peers.insert_reply(work, peers.REJECTS, *of, reply, purge_at)
     return reply

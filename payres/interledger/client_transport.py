@@ -7,8 +7,8 @@ import httpx2
 
 from payres.client.errors import AnswerLost, ConfigurationError, InvalidAnswer, NotSent
 from payres.core.protocol.errors import Unavailable
-from payres.core.remote.connection import FetchFailed
-from payres.core.remote.http import Elsewhere, GuardedClient
+from payres.core.remote.connection import FetchFailed, failing_as
+from payres.core.remote.http import GuardedClient, RemoteEffect
 
 # Parts of responses are stored while a payer is away; standard responses are shorter.
 MAX_ANSWER_BYTES: Final = 8192
@@ -24,7 +24,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     POST makes, by the name of its call.
     """
 
-    def __init__(self, http: GuardedClient, makes: Mapping[str, Elsewhere]) -> None:
+    def __init__(self, http: GuardedClient, makes: Mapping[str, RemoteEffect]) -> None:
         self._http = http
         self._makes = makes
 
@@ -32,10 +32,8 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         """Sends the request and reads the whole response."""
         headers = {name: value for name, value in request.headers.items() if name not in _OWN_HEADERS}
         makes = self._makes[request.extensions["call"]] if request.method == "POST" else None
-        try:
+        with failing_as(_error):
             answer = await self._http.request(request.method, str(request.url), headers, request.content, makes=makes)
-        except FetchFailed as failed:
-            raise _error(failed) from failed
         if len(answer.body) > MAX_ANSWER_BYTES:
             raise InvalidAnswer(answer.status, [f"it has more than {MAX_ANSWER_BYTES} bytes"])
         kept = {name: value for name, value in answer.headers.items() if name == "idempotency-key"}

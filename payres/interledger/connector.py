@@ -10,31 +10,27 @@ import msgspec
 from payres.core.process.rate_limiter import RateLimiter
 from payres.core.process.slots import Slots, SlotsBusy
 from payres.core.protocol.amounts import MAX_LEDGER
-from payres.core.protocol.clock import MILLISECOND, SECOND, Clock
+from payres.core.protocol.clock import MILLISECOND, SECOND
 from payres.core.protocol.errors import Unavailable
-from payres.core.store.database import Database
-from payres.interledger import packets
+from payres.interledger import oer
 from payres.interledger.carrying import Carrier, NoReply, Payer, Request, confirm_reject
+from payres.interledger.clearing import ABOVE_LIMIT, CreditUsed
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER
+from payres.interledger.oer import CodecError, decode_prepare, encode_packet
 from payres.interledger.packets import (
     HASH_BYTES,
     Code,
-    CodecError,
     Fulfill,
     Outcome,
     PacketRejected,
     Prepare,
     Reject,
     Unanswered,
-    decode_prepare,
-    encode_packet,
     too_large_data,
 )
 from payres.interledger.receiver import receive
 from payres.interledger.routing import next_hop
-from payres.interledger.sending.connection import describe_reject
-from payres.interledger.settlement import ABOVE_LIMIT, CreditUsed
 from payres.interledger.store.peers import InboundPeer
 
 NEIGHBOURS: Final = "peer."  # addresses within a link (RFC 15)
@@ -55,20 +51,10 @@ log = logging.getLogger("payres.interledger")
 class Connector:
     """Answers the packets of peers. Answers to packets with money are sent after the commit."""
 
-    def __init__(
-        self,
-        database: Database,
-        clock: Clock,
-        ilp_address: str,
-        credentials: CredentialSource,
-        carrier: Carrier,
-        rate_limiter: RateLimiter,
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._ilp_address = ilp_address
-        self._credentials = credentials
+    def __init__(self, carrier: Carrier, credentials: CredentialSource, rate_limiter: RateLimiter) -> None:
+        self._database, self._clock, self._ilp_address = carrier.database, carrier.clock, carrier.ilp_address
         self._carrier = carrier
+        self._credentials = credentials
         self._rate_limiter = rate_limiter
         self._in_flight = Slots(None, MAX_PACKETS_IN_FLIGHT)
         self._next_links = Slots(None, MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER)
@@ -94,9 +80,7 @@ class Connector:
         if isinstance(outcome, Unanswered):
             return NoReply.OUTCOME_UNKNOWN
         if isinstance(outcome, Reject):
-            log.debug(
-                "a packet of %d from peer %s is answered with %s", prepare.amount, peer.name, describe_reject(outcome)
-            )
+            log.debug("a packet of %d from peer %s is answered with %s", prepare.amount, peer.name, outcome)
         if isinstance(outcome, Reject) and prepare.amount and request_id is not None:
             return await self._confirmed(request, prepare.expires_at, outcome)
         return encode_packet(outcome)
@@ -174,5 +158,5 @@ def _configuration(peer: InboundPeer, prepare: Prepare) -> Fulfill:
     """The answer to a child's request for its address and the link's asset (RFC 31). Raises PacketRejected."""
     if prepare.amount or prepare.condition != CONFIGURATION_CONDITION:
         raise PacketRejected(Code.BAD_REQUEST, "A configuration request carries no money")
-    data = packets.var_text(peer.ilp_address) + packets.uint8(peer.asset_scale) + packets.var_text(peer.asset_code)
+    data = oer.var_text(peer.ilp_address) + oer.uint8(peer.asset_scale) + oer.var_text(peer.asset_code)
     return Fulfill(CONFIGURATION_FULFILLMENT, data)

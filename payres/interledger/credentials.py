@@ -14,30 +14,21 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.identifiers import base64url, base64url_decoded
-from payres.interledger import packets
-from payres.interledger.packets import CodecError, OctetReader
+from payres.core.protocol.wire import PaymentMethod
+from payres.interledger import oer
+from payres.interledger.oer import CodecError, OctetReader
 from payres.interledger.stream import IV_BYTES, SharedSecret, decrypt_gcm, encrypt_gcm, hmac_sha256
 
-HAS_TAG: Final = 1
-HAS_RECEIPTS: Final = 2
-HAS_ASSET: Final = 4
-RECEIPT_BYTES: Final = 48  # a nonce and a secret, which are read but never issued
+CONTENTS: Final = 0b101  # flags of a token: it has a tag and an asset, and nothing for receipts
 OPENED_KEPT: Final = 1024
 WALLET: Final = "wallet:"  # before the tag of a wallet; what has no prefix is the id of a payment
-
-
-class Credentials(msgspec.Struct, frozen=True):
-    """Credentials for a sender: the ILP address and the 32-byte shared secret as base64url without padding."""
-
-    ilp_address: str
-    shared_secret: str
 
 
 class Opened(msgspec.Struct, frozen=True):
     """The contents of one of our addresses: the tag of the payee, its asset, and the sender's shared secret."""
 
-    tag: str | None
-    asset: Asset | None
+    tag: str
+    asset: Asset
     shared_secret: SharedSecret
 
 
@@ -53,17 +44,17 @@ class CredentialSource:
         # All packets of a payment have the same address, and decrypting it costs as much as the rest of an answer.
         self._open_segment = lru_cache(maxsize=OPENED_KEPT)(self._opened)
 
-    def for_payment(self, payment_id: str, asset: Asset) -> Credentials:
+    def for_payment(self, payment_id: str, asset: Asset) -> PaymentMethod:
         """The credentials of an incoming payment, the same on every call.
 
         The IV is derived from the plaintext, so one IV never encrypts two texts.
         """
         text = _token_text(payment_id, asset)
-        return self._credentials(text, hmac_sha256(self._iv_key, text)[:IV_BYTES])
+        return self._method(text, hmac_sha256(self._iv_key, text)[:IV_BYTES])
 
-    def for_wallet(self, tag: str, asset: Asset) -> Credentials:
+    def for_wallet(self, tag: str, asset: Asset) -> PaymentMethod:
         """Credentials that pay the wallet with this tag, new on every call. They never expire."""
-        return self._credentials(_token_text(f"{WALLET}{tag}", asset), os.urandom(IV_BYTES))
+        return self._method(_token_text(f"{WALLET}{tag}", asset), os.urandom(IV_BYTES))
 
     def open(self, ilp_address: str) -> Opened | None:
         """The contents of an address that this source made; None for any other. Segments may follow the token."""
@@ -79,16 +70,15 @@ class CredentialSource:
         """Raises CodecError or binascii.Error if the segment is not a token of this source."""
         token = base64url_decoded(segment)
         reader = OctetReader(decrypt_gcm(self._token_cipher, token))
-        flags = reader.uint8()
-        tag = reader.text("ascii") if flags & HAS_TAG else None
-        if flags & HAS_RECEIPTS:
-            reader.octets(RECEIPT_BYTES)
-        asset = Asset(reader.text(), reader.uint8()) if flags & HAS_ASSET else None
+        if reader.uint8() != CONTENTS:
+            raise CodecError("the token has other contents")
+        tag, asset = reader.text("ascii"), Asset(reader.text(), reader.uint8())
         return Opened(tag, asset, SharedSecret(hmac_sha256(self._secret_key, token)))
 
-    def _credentials(self, text: bytes, iv: bytes) -> Credentials:
+    def _method(self, text: bytes, iv: bytes) -> PaymentMethod:
         token = encrypt_gcm(self._token_cipher, text, iv)
-        return Credentials(f"{self._ilp_address}.{base64url(token)}", base64url(hmac_sha256(self._secret_key, token)))
+        secret = base64url(hmac_sha256(self._secret_key, token))
+        return PaymentMethod(type="ilp", ilp_address=f"{self._ilp_address}.{base64url(token)}", shared_secret=secret)
 
 
 def wallet_of(tag: str) -> str | None:
@@ -97,9 +87,4 @@ def wallet_of(tag: str) -> str | None:
 
 
 def _token_text(tag: str, asset: Asset) -> bytes:
-    return (
-        packets.uint8(HAS_TAG | HAS_ASSET)
-        + packets.var_text(tag)
-        + packets.var_text(asset.code)
-        + packets.uint8(asset.scale)
-    )
+    return oer.uint8(CONTENTS) + oer.var_text(tag) + oer.var_text(asset.code) + oer.uint8(asset.scale)

@@ -24,11 +24,12 @@ from payres.core.store.work import Environment
 from payres.interledger.carrying import BOUNDS as LINK_BOUNDS
 from payres.interledger.carrying import Carrier, Link, PacketCounts
 from payres.interledger.connector import Connector
-from payres.interledger.credentials import Credentials, CredentialSource
+from payres.interledger.credentials import CredentialSource
+from payres.interledger.identity import OwnIdentity
 from payres.interledger.outbound import Outbound
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.remote_payments import RemotePayments
-from payres.interledger.remote_receivers import OwnIdentity, RemoteReceivers
+from payres.interledger.remote_receivers import RemoteReceivers
 from payres.interledger.unanswered import UnansweredPackets
 
 # Many payments may go to one server at a time, and waiting is better than retrying. All exchanges for a receiver have
@@ -61,10 +62,10 @@ class Node(msgspec.Struct, frozen=True):
         self.payments.send(payment_id)
 
     def methods(self, payment_id: str, asset: Asset) -> list[PaymentMethod]:
-        return [_method(self.credentials.for_payment(payment_id, asset))]
+        return [self.credentials.for_payment(payment_id, asset)]
 
     def method_of_wallet(self, wallet: WalletRecord) -> PaymentMethod:
-        return _method(self.credentials.for_wallet(wallet.tag, wallet.asset))
+        return self.credentials.for_wallet(wallet.tag, wallet.asset)
 
 
 async def open_node(opening: Opening) -> Node:
@@ -78,18 +79,18 @@ async def open_node(opening: Opening) -> Node:
     counts = PacketCounts()
     link, probe_link = (Link(opening.client(LINK_BOUNDS), database, counts) for _ in range(2))
     carrier = Carrier(database, link, clock, ilp_address)
-    unanswered = UnansweredPackets(database, clock, carrier, receivers)
-    outbound = Outbound(database, carrier, probe_link, clock, ilp_address)
+    unanswered = UnansweredPackets(carrier, receivers)
+    outbound = Outbound(carrier, probe_link)
     credentials = CredentialSource(await opening.secret("stream"), ilp_address)
     packet_limiter = RateLimiter(environment.settings.rate_limit_per_peer, clock)
     return Node(
         identity=identity,
         receivers=receivers,
         credentials=credentials,
-        quotes=RemoteQuotes(database, environment.urls, receivers, outbound),
-        payments=RemotePayments(database, clock, receivers, outbound, unanswered),
+        quotes=RemoteQuotes(environment.urls, receivers, outbound),
+        payments=RemotePayments(receivers, outbound, unanswered),
         unanswered=unanswered,
-        connector=Connector(database, clock, ilp_address, credentials, carrier, packet_limiter),
+        connector=Connector(carrier, credentials, packet_limiter),
         packets=counts,
     )
 
@@ -109,7 +110,3 @@ async def open_quotes(settings: Settings) -> AsyncIterator[RemoteQuotes]:
 def node_of(context: Context) -> Node:
     """The node of a running server."""
     return context.part(Node)
-
-
-def _method(found: Credentials) -> PaymentMethod:
-    return PaymentMethod(type="ilp", ilp_address=found.ilp_address, shared_secret=found.shared_secret)

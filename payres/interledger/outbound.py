@@ -11,26 +11,14 @@ import msgspec
 from payres.core.process.rate_limiter import requested_by
 from payres.core.process.slots import Slots
 from payres.core.protocol.amounts import MAX_LEDGER, Asset
-from payres.core.protocol.clock import Clock
 from payres.core.protocol.identifiers import new_id
-from payres.core.store.database import Database
 from payres.core.store.work import Work
-from payres.interledger import settlement
+from payres.interledger import clearing, limits
 from payres.interledger.carrying import MARGIN, Carrier, Link, Payer
-from payres.interledger.limits import (
-    DRAIN_SECONDS,
-    MAX_PROBES,
-    MAX_PROBES_OF_CLIENT,
-    MAX_PROBES_OF_KEY,
-    MAX_SENT,
-    MAX_SENT_OF_WALLET,
-    MAX_UNREPEATED,
-    MAX_UNREPEATED_OF_WALLET,
-)
+from payres.interledger.clearing import end_if_finished
 from payres.interledger.packets import Code, Fulfill, Outcome, PacketRejected, Prepare, Unanswered
 from payres.interledger.routing import Hop, next_hop
-from payres.interledger.sending.connection import Timing
-from payres.interledger.settlement import end_if_finished
+from payres.interledger.sending.timing import Timing
 from payres.interledger.store.packets import PacketRecord
 from payres.interledger.store.peers import PeerRecord
 
@@ -45,20 +33,18 @@ class Outbound:
     """Sends the packets of local wallets, within their slots. `timing` may be changed; `carry` and `post`, which send
     packets with and without money, may be replaced by functions that interfere."""
 
-    def __init__(self, database: Database, carrier: Carrier, probe_link: Link, clock: Clock, ilp_address: str) -> None:
-        self.database = database
+    def __init__(self, carrier: Carrier, probe_link: Link) -> None:
+        self.database, self.clock, self.ilp_address = carrier.database, carrier.clock, carrier.ilp_address
         self.carry: Carry = carrier.carry
         self.post: Post = carrier.post
         self.probe_link = probe_link  # separate, because anyone may request quotes, whose probes may hang
-        self.clock = clock
-        self.ilp_address = ilp_address
         self.timing = Timing()
-        self._slots = Slots(None, MAX_SENT, MAX_SENT_OF_WALLET)
-        self._unrepeated_slots = Slots(None, MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET)
+        self._slots = Slots(None, limits.MAX_SENT, limits.MAX_SENT_OF_WALLET)
+        self._unrepeated_slots = Slots(None, limits.MAX_UNREPEATED, limits.MAX_UNREPEATED_OF_WALLET)
         self._in_flight = 0
         self._landed = asyncio.Event()
         self._draining = False
-        self.probe_slots = Slots(None, MAX_PROBES, MAX_PROBES_OF_CLIENT, MAX_PROBES_OF_KEY)
+        self.probe_slots = Slots(None, limits.MAX_PROBES, limits.MAX_PROBES_OF_CLIENT, limits.MAX_PROBES_OF_KEY)
 
     def slots_to(self, peer: PeerRecord) -> Slots:
         """The slots of money packets to a peer: fewer if the peer does not repeat lost answers."""
@@ -72,7 +58,7 @@ class Outbound:
         """Stops sending money packets, and waits up to DRAIN_SECONDS for the answers to those in flight."""
         self._draining = True
         with suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_SECONDS):
+            async with asyncio.timeout(limits.DRAIN_SECONDS):
                 while self._in_flight:
                     self._landed.clear()
                     await self._landed.wait()
@@ -180,7 +166,7 @@ class WalletPackets:
                 self._begin(work)
 
         def land(work: Work, packet: PacketRecord, fulfill: Fulfill) -> None:
-            if settlement.fulfil(work, packet.id, delivered(fulfill)) and self._payment_id is not None:
+            if clearing.fulfil(work, packet.id, delivered(fulfill)) and self._payment_id is not None:
                 end_if_finished(work, self._payment_id)
 
         return Payer(self._source, None, self._payment_id, check, land, min(minimum, MAX_LEDGER))

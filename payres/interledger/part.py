@@ -21,15 +21,14 @@ from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.urls import ILP
 from payres.core.remote.transport import Bounds
 from payres.core.store.work import Work
-from payres.interledger.carrying import NoReply
-from payres.interledger.elsewhere import StillNeeded, end_elsewhere
+from payres.interledger.carrying import MEDIA_TYPE, NoReply
 from payres.interledger.limits import MAX_PACKET_BODY_BYTES
 from payres.interledger.node import Node, node_of, open_node
-from payres.interledger.packets import result_of
+from payres.interledger.oer import result_of
 from payres.interledger.rates import watch_rates
-from payres.interledger.store import elsewhere, packets, peers
+from payres.interledger.remote_resources import StillNeeded, end_remote_resource
+from payres.interledger.store import packets, peers, remote_resources
 
-MEDIA_TYPE: Final = "application/octet-stream"
 MEDIA_TYPES: Final = (MEDIA_TYPE, "application/ilp+octet-stream")  # the second is sent by the JavaScript plugin
 REQUEST_ID: Final = re.compile(rb"[ -~]{1,64}")
 
@@ -109,8 +108,8 @@ def _workers(context: Context, opening: Opening) -> Iterator[Background]:
         yield watch_rates(context.database, http, context.clock, settings.rates_url, settings.rates_max_age)
     yield node.unanswered.run()
     yield node.payments.run()
-    end = partial(end_elsewhere, context.database, node.receivers, needed=opening.parts.get(StillNeeded))
-    yield Agenda(elsewhere.DUE, context.database, context.changes, end).run()
+    end = partial(end_remote_resource, context.database, node.receivers, needed=opening.parts.get(StillNeeded))
+    yield Agenda(remote_resources.DUE, context.database, context.changes, end).run()
     opening.stack.push_async_callback(node.payments.outbound.drain)  # before the workers above stop
 
 

@@ -21,32 +21,32 @@ from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import DomainError, InvalidAmount, Unavailable
 from payres.core.protocol.urls import Urls, canonical
 from payres.core.protocol.wire import Amount, value_in
-from payres.core.remote.connection import FetchFailed
+from payres.core.remote.connection import FetchFailed, failing_as
 from payres.core.remote.wallet_addresses import RemoteWallet
 from payres.core.store import representations
-from payres.core.store.database import Database
 from payres.core.store.wallets import WalletRecord, active_wallet
 from payres.core.store.work import Work
+from payres.interledger.clearing import SLIPPAGE
 from payres.interledger.outbound import Outbound, WalletPackets
 from payres.interledger.remote_receivers import PAYING, RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.routing import next_peer
-from payres.interledger.sending.connection import Destination, SendingFailed, StreamConnection, monotonic
+from payres.interledger.sending.connection import SendingFailed, StreamConnection
 from payres.interledger.sending.probe import check_funded, max_source, min_delivery, price_of, probe, promise_of
-from payres.interledger.settlement import SLIPPAGE
+from payres.interledger.sending.timing import monotonic
 
 
 class RemoteQuotes:
     """Makes offers, each within the `probe_timeout`. Stores nothing and moves no money."""
 
-    def __init__(self, database: Database, urls: Urls, receivers: RemoteReceivers, outbound: Outbound) -> None:
-        self._database = database
+    def __init__(self, urls: Urls, receivers: RemoteReceivers, outbound: Outbound) -> None:
+        self._database = outbound.database
         self.urls = urls
         self._receivers = receivers
         self._outbound = outbound
 
     async def offer(
         self,
-        payer: CheckedPayer,
+        checked_payer: CheckedPayer,
         receiver: str,
         field: str,
         debit: Amount | None,
@@ -55,29 +55,26 @@ class RemoteQuotes:
         is_free: bool = False,
         at_once: bool = False,
     ) -> Offer | None:
-        """As in the port `Remote`. With `is_free` there is no fee; with `at_once` the path must have the money for all
-        of it, because somebody waits for the payment."""
+        """As in the port. With `is_free` there is no fee; with `at_once` the path must have the money for all of it,
+        because an owner waits for the payment."""
         if not is_remote(self.urls, receiver):
             return None
-        wallet = await self._database.read(payer)
+        wallet = await self._database.read(checked_payer)
         seconds = self._outbound.timing.probe_timeout / SECOND
         deadline = monotonic() + self._outbound.timing.probe_timeout
-        try:
-            bill = await self._receivers.fetch_open(canonical(receiver), seconds)
-        except FetchFailed as error:
-            raise _not_payable(field, error) from error
-        assert bill.method is not None, "fetch_open returns only payments with a method"
-        external = await self._database.read(lambda work: unit_rate_between(work, wallet.asset, bill.asset))
-        destination = Destination(bill.method.ilp_address, bill.method.shared_secret, bill.asset)
+        with failing_as(partial(_not_payable, field)):
+            payment = await self._receivers.fetch_open(canonical(receiver), seconds)
+        assert payment.method is not None, "fetch_open returns only payments with a method"
+        external = await self._database.read(lambda work: unit_rate_between(work, wallet.asset, payment.asset))
         packets = WalletPackets(self._outbound, wallet.asset, wallet.id)
-        connection = StreamConnection(packets, destination, self._outbound.timing)
+        connection = StreamConnection(packets, payment.method, self._outbound.timing)
         connection.probed_until = deadline
-        way = _Way(connection, packets, bill, Fee() if is_free else wallet.fee, external * (1 - SLIPPAGE))
+        way = _Way(connection, packets, payment, Fee() if is_free else wallet.fee, external * (1 - SLIPPAGE))
         if debit:
             probed = way.send(value_in(debit, wallet.asset, "debitAmount"), wallet.asset)
         else:
-            delivery = wanted_amount(bill.asset, bill.remaining, receive)
-            check_fits(bill.remaining, delivery, bill.asset)
+            delivery = wanted_amount(payment.asset, payment.remaining, receive)
+            check_fits(payment.remaining, delivery, payment.asset)
             probed = way.deliver(delivery)
         try:
             terms = await probed
@@ -89,8 +86,8 @@ class RemoteQuotes:
                 raise Unavailable(sentence) from error
             silent = f" No answer came from {packets.silent}." if packets.silent else ""
             raise unpayable(field, f"{error.sentence}{silent}", "no_path") from error
-        await self._database.read(lambda work: self._check_exchange(work, wallet, destination, terms))
-        return Offer(terms, bill.expires_at)
+        await self._database.read(lambda work: self._check_exchange(work, wallet, connection, terms))
+        return Offer(terms, payment.expires_at)
 
     async def offer_for_refund(
         self, to: str | None, plan: Callable[[Work], tuple[WalletRecord, int] | None]
@@ -108,23 +105,18 @@ class RemoteQuotes:
         wallet, amount = planned
         receiver = await self.create_receiver(await self.find_wallet(to), "Refund", PAYING)
         payer = partial(active_wallet, url=self.urls.wallet(wallet.path))
-        return await self.offer(payer, receiver, "to", representations.amount(amount, wallet.asset), is_free=True)
+        debit = representations.amount(amount, wallet.asset)
+        return await self.offer(payer, receiver, "to", debit, is_free=True)
 
     async def find_wallet(self, url: str) -> RemoteWallet:
         """The wallet address at a URL of another server, for the field `to`. Raises InvalidReceiver, Unavailable."""
-        try:
+        with failing_as(_no_wallet):
             return await self._receivers.find_wallet(url)
-        except FetchFailed as error:
-            if error.retryable or error.reason == "refused":
-                raise _not_payable("to", error) from error
-            raise unpayable("to", error.sentence, "no_wallet") from error
 
     async def find_bill(self, url: str) -> RemoteIncomingPayment:
         """The incoming payment at a URL of another server. Raises InvalidReceiver, Unavailable."""
-        try:
+        with failing_as(partial(_not_payable, "to")):
             return await self._receivers.fetch_open(url)
-        except FetchFailed as error:
-            raise _not_payable("to", error) from error
 
     async def create_receiver(
         self, wallet: RemoteWallet, description: str, paying: int, receive: Amount | None = None
@@ -132,18 +124,16 @@ class RemoteQuotes:
         """The URL of a new incoming payment on another server, of an amount if that is fixed. It expires so many
         microseconds after its quote: 0 if it only gives a price. Raises InvalidReceiver, Unavailable."""
         until = await self._database.read(latest_expiry) + paying
-        try:
+        with failing_as(partial(_not_payable, "to")):
             receiver = await self._receivers.create(wallet, description, receive, until)
-        except FetchFailed as error:
-            raise _not_payable("to", error) from error
         if not is_remote(self.urls, receiver):
             raise unpayable("to", "its server did not create an incoming payment of another server", "bad_content")
         return receiver
 
-    def _check_exchange(self, work: Work, wallet: WalletRecord, destination: Destination, terms: Terms) -> None:
+    def _check_exchange(self, work: Work, wallet: WalletRecord, connection: StreamConnection, terms: Terms) -> None:
         """Raises InsufficientFunds if the next peer has another asset and the operator's liquidity in it is short."""
         assert terms.path is not None, "terms of remote payments have a path"
-        peer = next_peer(work, destination.ilp_address, self._outbound.ilp_address, wallet.asset)
+        peer = next_peer(work, connection.destination.ilp_address, self._outbound.ilp_address, wallet.asset)
         if peer is None or peer.asset_id == wallet.asset_id:
             return
         sent = terms.debit - terms.fee
@@ -154,8 +144,15 @@ class RemoteQuotes:
 
 
 def _not_payable(field: str, error: FetchFailed) -> DomainError:
-    """The error for a remote receiver that cannot be read or created."""
+    """The error for a remote receiver, given in the member `field`, that cannot be read or created."""
     return Unavailable(error.sentence) if error.reason == "busy" else unpayable(field, error.sentence, error.reason)
+
+
+def _no_wallet(error: FetchFailed) -> DomainError:
+    """The error for a remote wallet address that cannot be read."""
+    if error.retryable or error.reason == "refused":
+        return _not_payable("to", error)
+    return unpayable("to", error.sentence, "no_wallet")
 
 
 class _Way(NamedTuple):

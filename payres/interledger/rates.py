@@ -1,7 +1,6 @@
 """Exchange rates from a service that the operator configures: fetched regularly, each valid for a limited time."""
 
 import logging
-import re
 from collections.abc import Iterable
 from contextlib import suppress
 from decimal import Decimal
@@ -23,8 +22,6 @@ from payres.core.store.work import Transaction
 LEAST_PAUSE: Final = 5
 # How far the first digit may be from the decimal point, so that a number such as 1e99 does not become a long text.
 MAX_MAGNITUDE: Final = 60
-
-_NUMBER = re.compile(r"(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
 
 log = logging.getLogger("payres.rates")
 
@@ -93,7 +90,7 @@ async def fetch_rates(http: GuardedClient, url: str, base: str, counters: Iterab
     found = {}
     for counter in counters:
         number = answer.rates.get(counter)
-        rate = _decimal(bytes(number)) if number is not None else None
+        rate = None if number is None else _decimal(bytes(number))
         if rate is None:
             log.warning("the rates service gave no usable rate from %s to %s", base, counter)
         else:
@@ -103,14 +100,10 @@ async def fetch_rates(http: GuardedClient, url: str, base: str, counters: Iterab
 
 def _decimal(number: bytes) -> str | None:
     """A JSON number as an exact plain decimal; None if it cannot be a rate."""
-    text = number.decode("utf-8", "replace").strip()
-    if len(text) > 2 * MAX_MAGNITUDE or not _NUMBER.fullmatch(text):
-        return None
-    value = Decimal(text)
-    if not value or abs(value.adjusted()) > MAX_MAGNITUDE:
-        return None
-    plain = f"{value:f}"
     with suppress(ValueError):
-        parse_rate(plain)
-        return plain
+        value = msgspec.json.decode(number, type=Decimal)
+        if abs(value.adjusted()) <= MAX_MAGNITUDE and not number.strip().startswith(b'"'):
+            plain = f"{value:f}"
+            parse_rate(plain)
+            return plain
     return None

@@ -18,10 +18,11 @@ from payres.core.store.incoming_payments import INCOMING, IncomingRecord
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
 from payres.interledger.carrying import Request, require_new, store_response
+from payres.interledger.clearing import insufficient, warn_of_low
 from payres.interledger.credentials import Opened, wallet_of
-from payres.interledger.packets import Code, CodecError, Fulfill, PacketRejected, Prepare, Reject, Reply, fulfills
+from payres.interledger.oer import CodecError
+from payres.interledger.packets import Code, Fulfill, PacketRejected, Prepare, Reject, Reply
 from payres.interledger.routing import converted
-from payres.interledger.settlement import insufficient, warn_of_low
 from payres.interledger.store import peers
 from payres.interledger.store.peers import InboundPeer
 from payres.interledger.stream import (
@@ -41,9 +42,9 @@ async def receive(
     database: Database, ilp_address: str, peer: InboundPeer, prepare: Prepare, opened: Opened, request: Request
 ) -> Reply:
     """The reply to a packet for one of our addresses, after its money has moved. Raises PacketRejected, Unavailable."""
-    arrived, target = prepare.amount, opened.asset or peer.asset
-    if arrived and peer.asset != target:
-        arrived = await database.read(partial(converted, amount=arrived, source=peer.asset, target=target))
+    arrived = prepare.amount
+    if arrived and peer.asset != opened.asset:
+        arrived = await database.read(partial(converted, amount=arrived, source=peer.asset, target=opened.asset))
     arrival = Arrival(prepare, arrived, opened, ilp_address)
     reply = arrival.reply()
     if isinstance(reply, Reject) or not arrived:
@@ -85,11 +86,11 @@ class Arrival:
             if isinstance(frame, ConnectionClose):
                 return self.reject(ConnectionClose())
             # A sender that gives its address asks for the receiver's asset.
-            if isinstance(frame, ConnectionNewAddress) and self._opened.asset is not None:
+            if isinstance(frame, ConnectionNewAddress):
                 details = (ConnectionAssetDetails(self._opened.asset.code, self._opened.asset.scale),)
         fulfillment = self._opened.shared_secret.fulfillment(self._prepare.data)
         # One code for every packet that is understood and not fulfilled: some senders give up at any other.
-        if self._arrived < self.asked.prepare_amount or not fulfills(fulfillment, self._prepare.condition):
+        if self._arrived < self.asked.prepare_amount or not Fulfill(fulfillment).fits(self._prepare.condition):
             return self.reject(*details)
         return Fulfill(fulfillment, self._encrypted(PacketType.FULFILL, details))
 
@@ -111,7 +112,7 @@ def _deliver(work: Work, peer: InboundPeer, prepare: Prepare, opened: Opened, ar
     """
     if work.now >= prepare.expires_at:
         raise PacketRejected(Code.TRANSFER_TIMED_OUT, "The packet has expired")
-    wallet, payment = _payee(work, opened.tag or "", opened.asset or peer.asset)
+    wallet, payment = _payee(work, opened.tag, opened.asset)
     if payment is not None and not fits_with_tolerance(payment, arrived, minimum):
         return False
     try:

@@ -18,19 +18,18 @@ from payres.core.payments.incoming import PAID_MEANWHILE
 from payres.core.process.slots import Slots
 from payres.core.process.worker import Worker, cancel_all, retry
 from payres.core.protocol.amounts import MAX_LEDGER
-from payres.core.protocol.clock import DAY, Clock
+from payres.core.protocol.clock import DAY
 from payres.core.remote.connection import FetchFailed
 from payres.core.store import terms
-from payres.core.store.database import Database
 from payres.core.store.outgoing_payments import OUTGOING, OutgoingRecord
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
+from payres.interledger.clearing import end_sending, is_finished, probed_path
 from payres.interledger.limits import MAX_SENDING_PAYMENTS, MAX_SENDING_PAYMENTS_OF_WALLET
 from payres.interledger.outbound import Outbound, WalletPackets
 from payres.interledger.remote_receivers import RemoteIncomingPayment, RemoteReceivers
-from payres.interledger.sending.connection import Destination, SendingFailed, StreamConnection, close
+from payres.interledger.sending.connection import SendingFailed, StreamConnection, close
 from payres.interledger.sending.payment import Plan, Progress, pay
-from payres.interledger.settlement import end_sending, is_finished
 from payres.interledger.store import outgoing_payments, packets
 from payres.interledger.tolerance import overpay_tolerance
 from payres.interledger.unanswered import UnansweredPackets
@@ -81,22 +80,14 @@ class RemotePayments:
     set, is awaited with the id of each payment before it is sent.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        clock: Clock,
-        receivers: RemoteReceivers,
-        outbound: Outbound,
-        unanswered: UnansweredPackets,
-    ) -> None:
-        self._database = database
-        self._clock = clock
+    def __init__(self, receivers: RemoteReceivers, outbound: Outbound, unanswered: UnansweredPackets) -> None:
+        self._database, self._clock = outbound.database, outbound.clock
         self._receivers = receivers
         self.outbound = outbound
         self._unanswered = unanswered
         self.backoff = Backoff()
         self.before: Callable[[str], Awaitable[None]] | None = None
-        self._worker = Worker("the search for payments to send", database, self._start, RETRY_SECONDS)
+        self._worker = Worker("the search for payments to send", self._database, self._start, RETRY_SECONDS)
         self._slots = Slots(MAX_SENDING_PAYMENTS, MAX_SENDING_PAYMENTS_OF_WALLET)
         self._is_running = False
         self._sending: dict[str, asyncio.Task[None]] = {}
@@ -195,8 +186,7 @@ class RemotePayments:
             OUTGOING.update(work, payment.id, path=terms.path_column(progress.path, sends_all=payment.terms.sends_all))
 
         own_packets = WalletPackets(self.outbound, wallet.asset, wallet.id, payment.id, begin)
-        destination = Destination(receiver.method.ilp_address, receiver.method.shared_secret, receiver.asset)
-        connection = StreamConnection(own_packets, destination, self.outbound.timing)
+        connection = StreamConnection(own_packets, receiver.method, self.outbound.timing)
         result = None
         with suppress(TimeoutError):
             async with asyncio.timeout(LONGEST_ATTEMPT):
@@ -269,13 +259,12 @@ def delivered_by(payment: OutgoingRecord, receiver: RemoteIncomingPayment) -> in
 
 def _plan(payment: OutgoingRecord) -> Plan:
     """The plan for the rest of the payment, over the path that its quote probed."""
-    assert payment.terms.path is not None
     spendable = payment.terms.debit - payment.terms.fee
     return Plan(
         max_source=spendable - payment.sent,
         min_delivery=max(payment.terms.receive - payment.delivered, 0),
         min_rate=Fraction(payment.terms.receive, spendable),
-        path=payment.terms.path,
+        path=probed_path(payment),
         sends_all=payment.terms.sends_all,
         is_begun=payment.sent > 0,
     )
@@ -286,5 +275,4 @@ def _price_sent(payment: OutgoingRecord) -> bool:
 
     For packets whose fulfillment was fetched later, only an estimate is known.
     """
-    assert payment.terms.path is not None
-    return payment.sent * payment.terms.path.low >= payment.terms.receive
+    return payment.sent * probed_path(payment).low >= payment.terms.receive

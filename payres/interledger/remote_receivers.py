@@ -2,19 +2,18 @@
 
 Like any client, payres first reads the public form, which names the authorization server. With a token from there it
 reads the full form, also of other incoming payments of that server. To pay a wallet address, it creates one there,
-which `elsewhere` ends.
+which `remote_resources` ends.
 """
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence, Set
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, TypeVar
+from typing import Annotated, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
-from nacl.bindings import crypto_sign, crypto_sign_BYTES, crypto_sign_seed_keypair
 
 from payres.core.process.newest import Newest
 from payres.core.protocol.amounts import Asset, parse_value
@@ -25,140 +24,32 @@ from payres.core.protocol.urls import canonical, is_http_url
 from payres.core.protocol.visible import note_of
 from payres.core.protocol.wire import Amount
 from payres.core.remote.connection import FetchFailed, Response, bad_content
-from payres.core.remote.http import NOTHING, Elsewhere, GuardedClient, origin_of, parse_target
+from payres.core.remote.http import NOTHING, GuardedClient, RemoteEffect, origin_of, parse_target
 from payres.core.remote.wallet_addresses import RemoteWallet, fetch_wallet_address
-from payres.core.signatures.jwk import JWK, jwk_from_public_bytes, thumbprint
-from payres.core.signatures.sign import Message, sign
-
-if TYPE_CHECKING:  # it loads slowly
-    from payres.client import AsyncClient
+from payres.interledger.identity import OwnIdentity
+from payres.interledger.sending.connection import Destination
 
 # From the expiry of a price until its incoming payment expires. A payment that has begun goes on after an outage of its
 # receiver, of up to GIVE_UP_AFTER (an hour), and again after the next.
 PAYING: Final = 3 * HOUR
-BILL: Final = Elsewhere(
+BILL: Final = RemoteEffect(
     "incoming payments, to pay a wallet address: Send, standing orders, refunds with `to`",
     f"payres completes them when their payment has ended; unpaid, they expire with their price or {PAYING // HOUR}"
     " hours later",
 )
-ACCESS: Final = Elsewhere(
+ACCESS: Final = RemoteEffect(
     "grants to read, create and complete incoming payments",
     "their tokens expire; payres keeps none for more than an hour",
 )
-TokenUse = Literal["read-all", "create", "complete"]
-
-
-class OwnIdentity:
-    """Signs requests as the client at `wallet_address`, whose key set lists `jwk`.
-
-    `seed` is the 32-byte private key (RFC 8032); the kid is the key's thumbprint (RFC 7638), so it changes only with
-    the key.
-    """
-
-    def __init__(self, wallet_address: str, seed: bytes, clock: Clock) -> None:
-        self.wallet_address = wallet_address
-        self._clients: dict[GuardedClient, AsyncClient] = {}
-        public, self._secret = crypto_sign_seed_keypair(seed)
-        self._clock = clock
-        self.kid = thumbprint(jwk_from_public_bytes("unnamed", public))
-        self.jwk: JWK = jwk_from_public_bytes(self.kid, public)
-
-    def sign(self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> dict[str, str]:
-        """`headers` with the signature's headers (RFC 9421); with a body they must have a Content-Type.
-
-        Raises FetchFailed for a URL that cannot be parsed or a header that cannot be signed.
-        """
-        target = parse_target(url).url
-        try:
-            lines = [(name.lower().encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
-            message = Message(method, target, lines, body)
-            return {**headers, **sign(message, self._ed25519, self.kid, self._clock.now() // SECOND)}
-        except ValueError as error:
-            raise FetchFailed(f"The request to {url} cannot be signed: {error}", retryable=False) from error
-
-    def client(self, http: GuardedClient, makes: Mapping[str, Elsewhere]) -> "AsyncClient":
-        """The Open Payments client with this identity that sends by `http`, created on first use. `makes` has what its
-        calls make, by name. It never retries, because a person waits."""
-        if http not in self._clients:
-            from payres.client import AsyncClient
-            from payres.interledger.client_transport import GuardedTransport
-
-            signer, transport = self._ed25519, GuardedTransport(http, makes)
-            self._clients[http] = AsyncClient(
-                self.wallet_address, signer, self.kid, max_retries=0, transport=transport, clock=self._clock
-            )
-        return self._clients[http]
-
-    async def aclose(self) -> None:
-        """Closes the clients."""
-        for client in self._clients.values():
-            await client.aclose()
-
-    def _ed25519(self, data: bytes) -> bytes:
-        """Signs with libsodium, which takes half the time of OpenSSL."""
-        return crypto_sign(data, self._secret)[:crypto_sign_BYTES]
-
-
-class ObtainedToken(msgspec.Struct, frozen=True):
-    """`expires_in` is in seconds; None if not given."""
-
-    value: Token
-    expires_in: Annotated[int, Meta(ge=0)] | None = None
-
-
-class _GrantResponse(msgspec.Struct, frozen=True):
-    """The part of a grant response that is read (RFC 9635 section 3)."""
-
-    access_token: ObtainedToken | None = None
-    interact: msgspec.Raw = msgspec.Raw()
-
-
-async def request_token(
-    http: GuardedClient, identity: OwnIdentity, auth_server: str, action: TokenUse
-) -> ObtainedToken:
-    """Requests a token for incoming payments, by a grant without interaction. Raises FetchFailed."""
-    access = {"type": "incoming-payment", "actions": [action]}
-    # The form that all servers accept.
-    body = msgspec.json.encode({"access_token": {"access": [access]}, "client": identity.wallet_address})
-    headers = {"Accept": "application/json", "Content-Type": "application/json"}
-    signed = identity.sign("POST", auth_server, headers, body)
-    response = await http.request("POST", auth_server, signed, body, makes=ACCESS)
-    if response.status not in {200, 201}:
-        raise _not_granted(response, f"{auth_server} answered the grant request with {response.status}")
-    answer = response.decoded(_GrantResponse, f"{auth_server} did not answer with a grant response")
-    token = answer.access_token
-    if token is None and bytes(answer.interact):
-        sentence = f"{auth_server} wants somebody's consent before it permits that"
-        raise FetchFailed(sentence, "refused", retryable=False)
-    if token is None:
-        raise bad_content(f"{auth_server} answered without an access token")
-    return token
-
-
-def _not_granted(response: Response, sentence: str) -> FetchFailed:
-    if response.is_temporary:
-        return FetchFailed(sentence)
-    if response.status >= 400:
-        # Any status except 403 may mean that the other server failed to fetch our key set.
-        return FetchFailed(sentence, "refused", retryable=response.status != 403)
-    return bad_content(sentence)
-
-
-T = TypeVar("T")
-
 MAX_TOKENS: Final = 256  # cached
 MARGIN: Final = 5 * SECOND  # before the expiry of a token, from which it is not used
 LONGEST: Final = 3600 * SECOND  # maximum lifetime of a cached token
-
+NO_CONTINUATION: Final = ("invalid_continuation", "unknown_continuation")
 _SECRET = re.compile(r"[A-Za-z0-9_+/-]{43}=?")
+
+T = TypeVar("T")
+TokenUse = Literal["read-all", "create", "complete"]
 _Text = Annotated[str, Meta(max_length=2048)]
-
-
-class IlpMethod(msgspec.Struct, frozen=True):
-    """How to pay an incoming payment over Interledger; the shared secret has 32 bytes."""
-
-    ilp_address: str
-    shared_secret: bytes
 
 
 class RemoteIncomingPayment(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,7 +65,7 @@ class RemoteIncomingPayment(msgspec.Struct, frozen=True, kw_only=True):
     received: int
     expires_at: int | None
     completed: bool
-    method: IlpMethod | None
+    method: Destination | None
     description: str = ""
 
     @property
@@ -203,6 +94,7 @@ class RemoteReceivers:
         self._clock = clock
         self._seconds = seconds
         self._identity = identity
+        self._send = partial(identity.request, http)
         self._tokens = Newest[_Scope, tuple[str, int]](MAX_TOKENS)  # with the end of their use
 
     async def fetch_open(self, url: str, seconds: float | None = None) -> RemoteIncomingPayment:
@@ -238,15 +130,15 @@ class RemoteReceivers:
         A server that takes no such expiry is asked without. Raises FetchFailed."""
         async with self._limited(f"{wallet.id} gave no incoming payment", self._seconds):
             url = f"{wallet.resource_server.rstrip('/')}/incoming-payments"
-            token = (await request_token(self._http, self._identity, wallet.auth_server, "create")).value
-            asked: dict[str, Any] = {"walletAddress": wallet.id}
+            token, _ = await self._request_token("create", wallet.auth_server)
+            asked: dict[str, object] = {"walletAddress": wallet.id}
             asked |= {"metadata": {"description": description}} if description else {}
             asked |= {"incomingAmount": receive} if receive else {}
             expiry = {} if until is None else {"expiresAt": format_time(until)}
             response = await self._send("POST", url, token, msgspec.json.encode(asked | expiry), BILL)
             if response.status == 400 and expiry:  # by its clock, or by its rules
                 response = await self._send("POST", url, token, msgspec.json.encode(asked), BILL)
-            _require_ok(url, response, missing=frozenset(), expected=201)
+            _require_ok(url, response, expected=201)
             created = _decode(url, response, _Created).id
             if not is_http_url(created) or origin_of(created) != origin_of(url):
                 raise bad_content(f"{url} created an incoming payment of another server")
@@ -264,14 +156,14 @@ class RemoteReceivers:
             complete = partial(self._send, "POST", f"{url.rstrip('/')}/complete", body=b"", makes=NOTHING)
             response = await self._send_with_kept(scope, complete) or await complete(await self._new_token(scope))
             if response.status not in {404, 409, 410}:
-                _require_ok(url, response, missing=frozenset())
+                _require_ok(url, response)
 
     async def cancel_grant(self, url: str, token: str) -> None:
         """Cancels a grant of this server by its continuation, unless it has ended. Raises FetchFailed."""
         async with self._limited(f"{url} could not be cancelled", self._seconds):
             response = await self._send("DELETE", url, token)
             if response.status not in {200, 204, 404, 410} and not _is_over(response):
-                _require_ok(url, response, missing=frozenset(), expected=204)
+                _require_ok(url, response, expected=204)
 
     @asynccontextmanager
     async def _limited(self, failure: str, seconds: float) -> AsyncIterator[None]:
@@ -322,22 +214,27 @@ class RemoteReceivers:
         return auth_server
 
     async def _new_token(self, scope: _Scope) -> str:
+        token, _ = self._tokens[scope] = await self._request_token(scope.action, scope.auth_server)
+        return token
+
+    async def _request_token(self, action: TokenUse, auth_server: str) -> tuple[str, int]:
+        """A token for incoming payments, by a grant without interaction, and the end of its use. Raises FetchFailed."""
+        access = {"type": "incoming-payment", "actions": [action]}
+        # The form that all servers accept.
+        body = msgspec.json.encode({"access_token": {"access": [access]}, "client": self._identity.wallet_address})
         asked_at = self._clock.now()
-        token = await request_token(self._http, self._identity, scope.auth_server, scope.action)
+        response = await self._send("POST", auth_server, body=body, makes=ACCESS)
+        if response.status not in {200, 201}:
+            raise _not_granted(response, f"{auth_server} answered the grant request with {response.status}")
+        answer = response.decoded(_GrantResponse, f"{auth_server} did not answer with a grant response")
+        token = answer.access_token
+        if token is None and bytes(answer.interact):
+            sentence = f"{auth_server} wants somebody's consent before it permits that"
+            raise FetchFailed(sentence, "refused", retryable=False)
+        if token is None:
+            raise bad_content(f"{auth_server} answered without an access token")
         lifetime = LONGEST if token.expires_in is None else min(token.expires_in * SECOND, LONGEST)
-        self._tokens[scope] = token.value, asked_at + lifetime - MARGIN
-        return token.value
-
-    async def _send(
-        self, method: str, url: str, token: str, body: bytes = b"", makes: Elsewhere | None = None
-    ) -> Response:
-        headers = {"Accept": "application/json", "Authorization": f"GNAP {token}"}
-        headers |= {"Content-Type": "application/json"} if body else {}
-        signed = self._identity.sign(method, url, headers, body)
-        return await self._http.request(method, url, signed, body, makes=makes)
-
-
-NO_CONTINUATION: Final = ("invalid_continuation", "unknown_continuation")
+        return token.value, asked_at + lifetime - MARGIN
 
 
 def _is_over(response: Response) -> bool:
@@ -346,6 +243,18 @@ def _is_over(response: Response) -> bool:
 
     error = error_of(response.status, response.headers, response.body)
     return isinstance(error, ApiError) and error.status in {400, 401} and error.code in NO_CONTINUATION
+
+
+class _Token(msgspec.Struct, frozen=True):
+    value: Token
+    expires_in: Annotated[int, Meta(ge=0)] | None = None  # seconds
+
+
+class _GrantResponse(msgspec.Struct, frozen=True):
+    """The part of a grant response that is read (RFC 9635 section 3)."""
+
+    access_token: _Token | None = None
+    interact: msgspec.Raw = msgspec.Raw()
 
 
 class _Public(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -363,11 +272,20 @@ class _Private(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     received_amount: Amount
     incoming_amount: Amount | None = None
     expires_at: Annotated[str, Meta(max_length=64)] | None = None
-    methods: list[dict[str, Any]] = []
+    methods: list[dict[str, object]] = []
     metadata: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-def _require_ok(url: str, response: Response, missing: Set[int], expected: int = 200) -> None:
+def _not_granted(response: Response, sentence: str) -> FetchFailed:
+    if response.is_temporary:
+        return FetchFailed(sentence)
+    if response.status >= 400:
+        # Any status except 403 may mean that the other server failed to fetch our key set.
+        return FetchFailed(sentence, "refused", retryable=response.status != 403)
+    return bad_content(sentence)
+
+
+def _require_ok(url: str, response: Response, missing: Set[int] = frozenset(), expected: int = 200) -> None:
     status = response.status
     if status == expected:
         return
@@ -397,7 +315,7 @@ def _understood(url: str, body: _Private) -> RemoteIncomingPayment:
             received=parse_value(body.received_amount.value),
             expires_at=None if body.expires_at is None else parse_time(body.expires_at),
             completed=body.completed,
-            method=_ilp_method(body.methods),
+            method=_ilp_method(body.methods, body.received_amount.asset),
             description=note_of(bytes(body.metadata).decode(errors="replace")),
         )
     except ValueError as error:
@@ -416,7 +334,7 @@ def _check(url: str, body: _Private) -> None:
         raise ValueError("its incomingAmount and its receivedAmount are in two assets")
 
 
-def _ilp_method(methods: list[dict[str, Any]]) -> IlpMethod | None:
+def _ilp_method(methods: Sequence[Mapping[str, object]], asset: Asset) -> Destination | None:
     """The first method of type ilp; other types are skipped. Raises ValueError."""
     method = next((method for method in methods if method.get("type") == "ilp"), None)
     if method is None:
@@ -424,7 +342,7 @@ def _ilp_method(methods: list[dict[str, Any]]) -> IlpMethod | None:
     address, secret = method.get("ilpAddress"), method.get("sharedSecret")
     if not (isinstance(address, str) and is_ilp_address(address)):
         raise ValueError("the ilpAddress of its ilp method is not an ILP address")
-    return IlpMethod(address, _secret(secret))
+    return Destination(address, _secret(secret), asset)
 
 
 def _secret(text: object) -> bytes:

@@ -14,8 +14,8 @@ import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from payres.interledger import packets
-from payres.interledger.packets import CodecError, OctetReader
+from payres.interledger import oer
+from payres.interledger.oer import CodecError, OctetReader
 
 VERSION: Final = 1
 SECRET_BYTES: Final = 32
@@ -121,10 +121,10 @@ class StreamPacket(msgspec.Struct, frozen=True):
 
 _Field = tuple[Callable[[Any], bytes], Callable[[OctetReader], Any]]  # its writer and reader
 
-_UINT8: Final[_Field] = packets.uint8, OctetReader.uint8
-_NUMBER: Final[_Field] = packets.var_uint, OctetReader.var_uint
-_LIMIT: Final[_Field] = packets.var_uint, lambda reader: reader.var_uint(saturate=True)  # "no limit" may be longer
-_TEXT: Final[_Field] = packets.var_text, OctetReader.text
+_UINT8: Final[_Field] = oer.uint8, OctetReader.uint8
+_NUMBER: Final[_Field] = oer.var_uint, OctetReader.var_uint
+_LIMIT: Final[_Field] = oer.var_uint, lambda reader: reader.var_uint(saturate=True)  # "no limit" may be longer
+_TEXT: Final[_Field] = oer.var_text, OctetReader.text
 
 # The frames and their fields by their type on the wire.
 _FRAMES: Final[dict[int, tuple[Callable[..., Frame], tuple[_Field, ...]]]] = {
@@ -142,12 +142,8 @@ _NUMBERS: Final = {struct: number for number, (struct, _) in _FRAMES.items()}
 
 def encode_stream_packet(packet: StreamPacket) -> bytes:
     """The packet before encryption. Raises ValueError if a field cannot be encoded."""
-    head = (
-        bytes((VERSION, packet.packet_type))
-        + packets.var_uint(packet.sequence)
-        + packets.var_uint(packet.prepare_amount)
-    )
-    return b"".join((head, packets.var_uint(len(packet.frames)), *map(_encode_frame, packet.frames)))
+    head = bytes((VERSION, packet.packet_type)) + oer.var_uint(packet.sequence) + oer.var_uint(packet.prepare_amount)
+    return b"".join((head, oer.var_uint(len(packet.frames)), *map(_encode_frame, packet.frames)))
 
 
 def decode_stream_packet(data: bytes) -> StreamPacket:
@@ -174,7 +170,7 @@ def decode_stream_packet(data: bytes) -> StreamPacket:
 def _encode_frame(frame: Frame) -> bytes:
     number = _NUMBERS[type(frame)]
     written = zip(_FRAMES[number][1], msgspec.structs.astuple(frame), strict=True)
-    return packets.uint8(number) + packets.var_octets(b"".join([write(value) for (write, _), value in written]))
+    return oer.uint8(number) + oer.var_octets(b"".join([write(value) for (write, _), value in written]))
 
 
 class SharedSecret:

@@ -33,25 +33,16 @@ from payres.core.process.worker import Worker, cancel_all, retry
 from payres.core.protocol.amounts import MAX_LEDGER, describe_amount
 from payres.core.protocol.clock import HOUR, MILLISECOND, MINUTE, SECOND, Clock
 from payres.core.remote.connection import FetchFailed
-from payres.core.store.database import Database
 from payres.core.store.outgoing_payments import OUTGOING, OutgoingRecord
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
-from payres.interledger import settlement
+from payres.interledger import clearing
 from payres.interledger.carrying import BOUNDS, Carrier, land_forwarded
+from payres.interledger.clearing import end_remote, has_arrived, payment_of, probed_path
 from payres.interledger.connector import LONGEST_LIFE
-from payres.interledger.packets import (
-    Code,
-    Fulfill,
-    Outcome,
-    PacketRejected,
-    Reject,
-    Unanswered,
-    decode_prepare,
-    fulfills,
-)
+from payres.interledger.oer import decode_prepare
+from payres.interledger.packets import Code, Fulfill, Outcome, PacketRejected, Reject, Unanswered
 from payres.interledger.remote_receivers import RemoteReceivers
-from payres.interledger.settlement import end_remote, has_arrived, payment_of
 from payres.interledger.store import outgoing_payments, packets, peers
 from payres.interledger.store.packets import PacketRecord
 from payres.interledger.store.peers import PeerRecord
@@ -87,9 +78,8 @@ Choice = tuple[int, tuple[int, ...]]
 class UnansweredPackets:
     """Call `run`. A case is our own payment with its packets in flight, or one packet from another peer."""
 
-    def __init__(self, database: Database, clock: Clock, carrier: Carrier, receivers: RemoteReceivers) -> None:
-        self._database = database
-        self._clock = clock
+    def __init__(self, carrier: Carrier, receivers: RemoteReceivers) -> None:
+        self._database, self._clock = carrier.database, carrier.clock
         self._carrier = carrier
         self._receivers = receivers
         self._slots = Slots(None, ASKED_AT_ONCE, ASKED_AT_ONCE_OF_ONE)
@@ -182,7 +172,7 @@ class UnansweredPackets:
         if isinstance(outcome, Unanswered):
             return outcome, not self._is_over(key, packet.expires_at)
         del self._tries[key]
-        if isinstance(outcome, Fulfill) and fulfills(outcome.fulfillment, decode_prepare(packet.prepare).condition):
+        if isinstance(outcome, Fulfill) and outcome.fits(decode_prepare(packet.prepare).condition):
             return outcome, False  # the preimage suffices, even if the peer does not repeat answers
         return (Reject(Code.TRANSFER_TIMED_OUT), False) if repeats else (NOT_REPEATED, False)
 
@@ -244,8 +234,8 @@ def _end(work: Work, packet: PacketRecord, outcome: Outcome) -> None:
         else:
             land_forwarded(work, packet, outcome)
     elif isinstance(outcome, Reject):
-        settlement.reject(work, packet.id)
-    elif not is_own and settlement.reject(work, packet.id):
+        clearing.reject(work, packet.id)
+    elif not is_own and clearing.reject(work, packet.id):
         note = f"Packet {packet.id} over {packet.amount} was released unanswered. {outcome.why}"
         peers.note_error(work, packet.to_peer_id, note, work.now)
         log.warning("%s", note)
@@ -258,9 +248,8 @@ def _fulfil_by_estimate(work: Work, packet: PacketRecord) -> None:
     estimate, which the payment compares with what its receiver has got.
     """
     payment = payment_of(work, packet)
-    assert payment.terms.path is not None, "payments with packets have a path"
-    least = max(payment.terms.path.least(packet.source_amount), packet.minimum)
-    if settlement.fulfil(work, packet.id, least):
+    least = max(probed_path(payment).least(packet.source_amount), packet.minimum)
+    if clearing.fulfil(work, packet.id, least):
         OUTGOING.update(work, payment.id, estimated=min(payment.estimated + least - packet.minimum, MAX_LEDGER))
 
 
@@ -304,8 +293,7 @@ def find_standing(work: Work, payment_id: str) -> Standing | None:
 def _delivers(payment: OutgoingRecord, packet: PacketRecord) -> tuple[int, int]:
     """The minimum and maximum that a packet delivers, by the probed rate, or the payment's own if that is wider, and by
     its receiver's minimum."""
-    path, amount = payment.terms.path, packet.source_amount
-    assert path is not None, "payments with packets have a path"
+    path, amount = probed_path(payment), packet.source_amount
     least, most = path.least(amount), path.most(amount)
     if payment.sent and payment.delivered:
         seen = Fraction(payment.delivered, payment.sent)
@@ -384,9 +372,9 @@ def _account_for(work: Work, standing: Standing, found: Sequence[InFlight], incr
     for one in found:
         more = min(spare, one.most - one.least)
         spare -= more
-        settlement.fulfil(work, one.packet.id, one.least + more)
+        clearing.fulfil(work, one.packet.id, one.least + more)
     for one in standing.in_flight:
-        settlement.reject(work, one.packet.id)  # no effect on those that were just posted
+        clearing.reject(work, one.packet.id)  # no effect on those that were just posted
     described, proved = _described(work, standing, found)
     return f"{described}; by what the receiver has received, {proved} arrived"
 
@@ -394,7 +382,7 @@ def _account_for(work: Work, standing: Standing, found: Sequence[InFlight], incr
 def _give_up(work: Work, standing: Standing) -> str:
     """Ends the payment with what is known to have arrived; its other packets remain unresolved."""
     for one in standing.in_flight:
-        settlement.leave_unresolved(work, one.packet)
+        clearing.leave_unresolved(work, one.packet)
         note = f"Packet {one.packet.id} over {one.packet.amount} is unresolved"
         peers.note_error(work, one.packet.to_peer_id, note, work.now)
     payment = OUTGOING.by_id(work, standing.payment.id)

@@ -18,7 +18,7 @@ from payres.operator.declared.inputs import Name, TimeText, require_time, said
 from payres.operator.declared.shapes import Column, Shape, Time, represent
 from payres.operator.store.events import find_event
 from payres.operator.webhooks import LAST_ATTEMPT, WEBHOOK
-from payres.webhooks.deliveries import TEST, concerns, wants
+from payres.webhooks.patterns import TEST, concerns, wants
 from payres.webhooks.rules import require_webhook
 from payres.webhooks.store import webhooks as stored
 from payres.webhooks.store.webhooks import DELIVERIES, AttemptRecord, DeliveryRecord, WebhookRecord

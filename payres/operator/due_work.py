@@ -8,7 +8,7 @@ from payres.core.protocol.errors import WrongState, require
 from payres.core.protocol.visible import visible_url
 from payres.core.protocol.wire import Resource
 from payres.core.store.work import Work
-from payres.interledger.store import elsewhere
+from payres.interledger.store import remote_resources
 from payres.operator.declared.declarations import CommandLine, Listing, OperationForm, operation
 from payres.operator.declared.inputs import said
 from payres.operator.declared.shapes import Cell, Column, Shape, Time, fact, path_of, represent
@@ -216,6 +216,6 @@ _GIVE_UP: Final[Mapping[str, Callable[[Work, str], None]]] = {
     "mail": lambda work, label: mail.change_mail(work, label, send_at=None, last_error="given up by an operator"),
     "order-payment": _end_run,
     "checkout": _end_checkout,
-    "elsewhere": elsewhere.forget,
+    "elsewhere": remote_resources.forget,
     "webhook": webhooks.give_up,
 }

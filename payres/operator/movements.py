@@ -21,7 +21,7 @@ from payres.core.store import audit, representations
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.wallets import find_wallet
 from payres.core.store.work import Work
-from payres.interledger.settlement import warn_of_low
+from payres.interledger.clearing import warn_of_low
 from payres.interledger.store.peers import peer_with_account
 from payres.operator.declared.declarations import OperationForm, operation
 from payres.operator.declared.inputs import said

@@ -21,7 +21,7 @@ from payres.core.store import audit, server_secrets
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
-from payres.interledger.settlement import ABOVE_LIMIT, SHORT_THERE
+from payres.interledger.clearing import ABOVE_LIMIT, SHORT_THERE
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PEERS, PeerRecord
 from payres.operator import movements

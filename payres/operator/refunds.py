@@ -44,7 +44,7 @@ from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.core.store.work import Units, Work
 from payres.interledger.node import node_of, open_quotes
-from payres.interledger.store import elsewhere
+from payres.interledger.store import remote_resources
 from payres.operator.declared.declarations import CommandLine, ContextUnits, OperationForm, operation
 from payres.operator.declared.inputs import DecimalText, Reference, said
 from payres.operator.declared.shapes import Time, decimals, represent
@@ -398,7 +398,7 @@ def _send_to(work: Work, found: RefundPlan, to: str, reference: str, offer: Offe
         add(work, receiver.wallet, receiver.payment)
     payment = insert(work, sender, client_id, terms)
     if receiver is None:
-        elsewhere.note_bill(work, payment.id, terms.receiver, work.now)
+        remote_resources.note_bill(work, payment.id, terms.receiver, work.now)
     made = _insert(
         work,
         incoming_payment_id=found.payment.id,

@@ -20,7 +20,7 @@ from payres.core.store import accounts, audit
 from payres.core.store.accounts import ACCOUNTS, ASSETS, Cause
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
-from payres.interledger.settlement import payment_of, release_unresolved, warn_of_low
+from payres.interledger.clearing import payment_of, release_unresolved, warn_of_low
 from payres.interledger.store import packets, peers
 from payres.interledger.store.packets import PACKETS, PacketRecord, TakenPacket
 from payres.interledger.store.peers import PeerRecord

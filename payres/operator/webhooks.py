@@ -19,8 +19,8 @@ from payres.operator.declared.declarations import FOR_GOOD, CommandLine, Context
 from payres.operator.declared.inputs import MAX_NAME_LENGTH, check_name, said
 from payres.operator.declared.shapes import Cell, Column, Shape, Time, fact, path_of, represent
 from payres.webhooks import rules
-from payres.webhooks.deliveries import wants
 from payres.webhooks.limits import MAX_WEBHOOKS
+from payres.webhooks.patterns import wants
 from payres.webhooks.rules import Added, WebhookState, require_webhook
 from payres.webhooks.sender import Sender
 from payres.webhooks.store import webhooks as stored
@@ -76,7 +76,7 @@ def webhook(work: Work, found: WebhookRecord | Added) -> Webhook:
         events=record.events.split(","),
         private=bool(record.is_private),
         wallet_address=None if of_wallet is None else work.urls.wallet(WALLETS.by_id(work, of_wallet).path),
-        behind=len(pending) + sum(wants(record, one.type) for one in unattempted),
+        behind=len(pending) + sum(wants(record, name) for _, name in unattempted),
         failed=len(stored.failed_deliveries(work, record.id, 0, MOST_COUNTED)),
         secret=secret,
     )

@@ -16,9 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from payres.client import access, errors
-from payres.client.clients import AsyncClient
-from payres.client.grants import PendingGrant
+from payres.client import AsyncClient, PendingGrant, access, errors
 from payres.core.http.context import Context
 from payres.core.payments.incoming import fits, unpayable
 from payres.core.protocol.clock import MINUTE, SECOND
@@ -27,7 +25,7 @@ from payres.core.protocol.identifiers import hash_secret, new_id, new_secret
 from payres.core.protocol.urls import is_http_url
 from payres.core.protocol.wire import Amount, WalletAddress
 from payres.core.remote.connection import FetchFailed
-from payres.core.remote.http import Elsewhere, origin_of
+from payres.core.remote.http import RemoteEffect, origin_of
 from payres.core.store.incoming_payments import INCOMING, IncomingRecord
 from payres.core.store.representations import amount as shown_amount
 from payres.core.store.wallets import WalletRecord, find_with_wallet
@@ -37,12 +35,12 @@ from payres.people.store.checkouts import CHECKOUTS, LEASE, CheckoutRecord, chan
 
 BEGIN_SECONDS: Final = 10.0
 LONGEST_WAIT: Final = 60  # seconds; the maximum `wait` of a grant continuation that is respected
-GRANT: Final = Elsewhere(
+GRANT: Final = RemoteEffect(
     "the payer's grant for the payment of a payment page",
     "payres cancels it when that payment has ended, or after a day",
 )
-QUOTE: Final = Elsewhere("the payer's quote for it, and the grant for that", "they expire")
-PAYMENT: Final = Elsewhere("the payer's payment", "its server ends it")
+QUOTE: Final = RemoteEffect("the payer's quote for it, and the grant for that", "they expire")
+PAYMENT: Final = RemoteEffect("the payer's payment", "its server ends it")
 MAKES: Final = {
     "grant.request": GRANT,  # the one that needs no consent expires
     "grant.continue": GRANT,

@@ -20,7 +20,7 @@ from payres.core.protocol.visible import visible_url
 from payres.core.protocol.wire import OutgoingPayment
 from payres.core.store.incoming_payments import INCOMING
 from payres.core.store.work import Work
-from payres.interledger.store import elsewhere
+from payres.interledger.store import remote_resources
 from payres.people.checkout import AskedGrant, BillCheckout, NotDone, asking, check_server, load, payers_client
 from payres.people.services import people_of
 from payres.people.store.checkouts import (
@@ -276,7 +276,7 @@ class _Attempt:
         def unit(work: Work) -> bool:
             if known is not None:  # also that of a checkout from before payres noted them
                 going_on = known.grant.continue_uri, known.grant.continue_token
-                elsewhere.note_grant(work, id_of(record), *going_on, work.now, record.purge_at)
+                remote_resources.note_grant(work, id_of(record), *going_on, work.now, record.purge_at)
             return change_checkout(
                 *(work, record, after, work.now),
                 pending=pending,

@@ -23,8 +23,8 @@ from payres.core.protocol.errors import DomainError, Unavailable
 from payres.core.protocol.urls import PAGE_ROOTS
 from payres.core.store.work import Work
 from payres.html.html import error_page
-from payres.interledger.elsewhere import StillNeeded
 from payres.interledger.node import node_of
+from payres.interledger.remote_resources import StillNeeded
 from payres.people.limits import CHECKOUT_RATE, MAX_FORMS_OF_OWNER
 from payres.people.mail import MailWorker
 from payres.people.refunds import emit_return_payment

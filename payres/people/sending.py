@@ -31,11 +31,11 @@ from payres.html.html import redirect
 from payres.html.language import marked
 from payres.html.sentences import is_short, problem_of
 from payres.html.typed_amounts import Mistyped, typed_amount
+from payres.interledger.clearing import SLIPPAGE
 from payres.interledger.node import node_of
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.remote_receivers import PAYING
-from payres.interledger.settlement import SLIPPAGE
-from payres.interledger.store import elsewhere
+from payres.interledger.store import remote_resources
 from payres.people.own_wallets import Holding, payers, spendable
 from payres.people.payees import Payee, find_payee
 from payres.people.sessions import HOME, OwnerVisit
@@ -196,7 +196,7 @@ def confirm_payment(work: Work, wallet: WalletRecord, quote_id: str) -> str:
     if price.wish.is_bill:
         pass
     elif payment.terms.incoming_payment_id is None:
-        elsewhere.note_bill(work, payment.id, payment.terms.receiver, work.now)
+        remote_resources.note_bill(work, payment.id, payment.terms.receiver, work.now)
     else:  # it was created for this payment only
         made = INCOMING.by_id(work, payment.terms.incoming_payment_id)
         complete(work, WALLETS.by_id(work, made.wallet_address_id), made)

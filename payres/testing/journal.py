@@ -31,7 +31,7 @@ from payres.core.store.work import Units, Work
 from payres.testing.asked import Asked, find_asked
 from payres.testing.names import wallet_named
 from payres.testing.set_up import Given
-from payres.webhooks.deliveries import OF_WALLETS, matches
+from payres.webhooks.patterns import OF_WALLETS, matches
 from payres.webhooks.sender import EventView, event_view
 
 FILTERS: Final = ("operation", "client", "wallet", "status", "fault")

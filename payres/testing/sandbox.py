@@ -28,7 +28,7 @@ from payres.testing.peering import peers_of
 from payres.testing.rules import ConsentRule
 from payres.testing.server import SandboxServer
 from payres.testing.set_up import BALANCE, CLIENT, CLIENT_NAME, FIRST_WALLETS, SETTINGS
-from payres.webhooks.deliveries import is_all_sent
+from payres.webhooks.rounds import is_all_sent
 
 ROOT: Final = "/_sandbox"
 CREDIT_LIMIT: Final = "1000000.00"

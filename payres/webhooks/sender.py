@@ -105,15 +105,11 @@ class Sender:
 
     async def send(self, target: WebhookTarget, event: EventRecord) -> Attempt:
         """Makes one attempt. Raises nothing."""
-        if self.repeats(event):
-            await self._count_and_send(target, event)
-        return await self._count_and_send(target, event)
-
-    async def _count_and_send(self, target: WebhookTarget, event: EventRecord) -> Attempt:
         loop = asyncio.get_running_loop()
-        began = loop.time()
-        attempt = await self._send(target, event)
-        self.attempts["taken" if attempt.error is None else "failed"] += 1
+        for _ in range(1 + self.repeats(event)):
+            began = loop.time()
+            attempt = await self._send(target, event)
+            self.attempts["taken" if attempt.error is None else "failed"] += 1
         return msgspec.structs.replace(attempt, milliseconds=round((loop.time() - began) * 1000))
 
     async def _send(self, target: WebhookTarget, event: EventRecord) -> Attempt:

@@ -33,8 +33,8 @@ from payres.core.signatures.sign import Message, sign
 from payres.core.signatures.verify import Verified
 from payres.html.language import Language
 from payres.html.sentences import length_words
-from payres.interledger import packets, stream
-from payres.interledger.packets import CodecError, OctetReader, parse_timestamp
+from payres.interledger import oer, packets, stream
+from payres.interledger.oer import CodecError, OctetReader, parse_timestamp
 from payres.interledger.stream import SharedSecret, encrypt_gcm
 from tests.conftest import Refused
 from tests.helpers import verify_message
@@ -327,17 +327,17 @@ PLAIN = stream.StreamPacket(
 
 
 def test_fuzz_of_oer_and_packets() -> None:
-    samples = [packets.encode_packet(packet) for packet in (PREPARE, *REPLIES, REJECT)]
+    samples = [oer.encode_packet(packet) for packet in (PREPARE, *REPLIES, REJECT)]
 
     def prepare(data: bytes) -> None:
-        decoded = packets.decode_prepare(data)
-        assert packets.decode_prepare(packets.encode_packet(decoded)) == decoded
+        decoded = oer.decode_prepare(data)
+        assert oer.decode_prepare(oer.encode_packet(decoded)) == decoded
 
     def reply(data: bytes) -> None:
-        decoded = packets.decode_reply(data)
-        assert packets.decode_reply(packets.encode_packet(decoded)) == decoded
+        decoded = oer.decode_reply(data)
+        assert oer.decode_reply(oer.encode_packet(decoded)) == decoded
         if isinstance(decoded, packets.Reject):
-            packets.parse_too_large(decoded.data)
+            str(decoded)
 
     fuzz("prepare", samples, prepare, CodecError)
     fuzz("reply", samples, reply, CodecError)

@@ -17,8 +17,10 @@ from payres.core.protocol.clock import SECOND
 from payres.core.store import accounts as asset_store
 from payres.core.store.connections import connect_writer
 from payres.interledger.node import node_of
-from payres.interledger.packets import Code, Prepare, Reject, decode_reply, encode_packet
-from payres.interledger.remote_receivers import IlpMethod, RemoteIncomingPayment
+from payres.interledger.oer import decode_reply, encode_packet
+from payres.interledger.packets import Code, Prepare, Reject
+from payres.interledger.remote_receivers import RemoteIncomingPayment
+from payres.interledger.sending.connection import Destination
 from tests.attacks.conftest import Trap
 from tests.helpers import TIMEOUT, wait_until
 from tests.http_server import reply, serving
@@ -209,7 +211,7 @@ def put_receiver_beyond(server: Instance, peer: str) -> None:
             received=0,
             expires_at=None,
             completed=False,
-            method=IlpMethod(f"test.{peer}.receiver", bytes(32)),
+            method=Destination(f"test.{peer}.receiver", bytes(32), Asset("USD", 2)),
         )
 
     vars(node_of(server.context).receivers)["fetch_open"] = fetch_open

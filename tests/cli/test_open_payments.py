@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
@@ -92,7 +91,7 @@ def test_pay_a_bill_from_a_wallet_by_its_path(server: Instance, database: Path) 
     assert (paid["receiver"], paid["sentAmount"]["value"]) == (bill, "700")
 
 
-async def at_once(core: sending.Core[Any], seconds: float) -> None:
+async def at_once(core: sending.Core, seconds: float) -> None:
     """In place of a pause."""
 
 

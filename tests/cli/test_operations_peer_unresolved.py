@@ -14,8 +14,8 @@ from payres.core.store.grants import GRANTS, GrantRecord
 from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
-from payres.interledger import settlement
-from payres.interledger.settlement import end_remote
+from payres.interledger import clearing
+from payres.interledger.clearing import end_remote
 from payres.interledger.store.packets import PACKETS, PacketRecord
 from payres.operator import assets, peers, wallets
 from payres.operator.unresolved_packets import SENT as TO_COMPARE
@@ -60,11 +60,11 @@ def give_up(tx: Work, code: str, path: str) -> None:
     for packet_id, amount in (("sent", SENT), *((one, UNRESOLVED) for one in UNKNOWN)):
         there = amount if code == "USD" else amount // 2
         packet = PacketRecord(packet_id, peer.id, PAYMENT, None, None, amount, there, b"prepare", EXPIRY, "prepared")
-        settlement.prepare(tx, packet, peer)
+        clearing.prepare(tx, packet, peer)
         if packet_id == "sent":
-            settlement.fulfil(tx, packet_id, 360)
+            clearing.fulfil(tx, packet_id, 360)
         else:
-            settlement.leave_unresolved(tx, packet)
+            clearing.leave_unresolved(tx, packet)
     payment = OUTGOING.get(tx, PAYMENT)
     assert payment is not None
     end_remote(tx, payment, "nobody knows")

@@ -60,7 +60,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     found: list[float] = []
     sleep = sending.Core.sleep
 
-    async def skip(self: sending.Core[Any], seconds: float) -> None:
+    async def skip(self: sending.Core, seconds: float) -> None:
         found.append(seconds)
         await sleep(self, 0)
 

@@ -15,7 +15,7 @@ from payres.core.store import work
 from payres.core.store.connections import connect_writer
 from payres.interledger import outbound, remote_payments, unanswered
 from payres.interledger.remote_payments import Backoff
-from payres.interledger.sending.connection import Timing
+from payres.interledger.sending.timing import Timing
 from payres.operator.upkeep import readiness
 from payres.webhooks import deliveries
 

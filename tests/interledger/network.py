@@ -20,7 +20,7 @@ from payres.core.store.work import Work
 from payres.interledger import quoting, unanswered
 from payres.interledger.node import node_of
 from payres.interledger.sending import payment, probe
-from payres.interledger.sending.connection import monotonic as monotonic_now
+from payres.interledger.sending.timing import monotonic as monotonic_now
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PeerRecord
 from payres.interledger.unanswered import UnansweredPackets, seconds_until

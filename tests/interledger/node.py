@@ -23,7 +23,8 @@ from payres.core.store.work import Environment, Transaction, Work
 from payres.interledger.carrying import BOUNDS, Carrier, Link, NoReply, PacketCounts
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
-from payres.interledger.packets import Fulfill, Prepare, Reject, Reply, decode_reply, encode_packet
+from payres.interledger.oer import decode_reply, encode_packet
+from payres.interledger.packets import Fulfill, Prepare, Reject, Reply
 from payres.interledger.store import packets
 from payres.interledger.store.packets import PacketRecord
 from payres.interledger.store.peers import PeerRecord
@@ -52,7 +53,7 @@ class Node:
         self.clock = clock
         self.credentials = CredentialSource(secret, own)
         self.carrier = Carrier(database, link, clock, own)
-        self.connector = Connector(database, clock, own, self.credentials, self.carrier, RateLimiter(0, clock))
+        self.connector = Connector(self.carrier, self.credentials, RateLimiter(0, clock))
 
     async def write(self, unit: Callable[[Work], T]) -> T:
         return await self.database.write(unit)

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from payres.core.protocol.errors import Unavailable
-from payres.interledger.packets import Fulfill, Outcome, Reject, Unanswered, encode_packet
+from payres.interledger.oer import encode_packet
+from payres.interledger.packets import Fulfill, Outcome, Reject, Unanswered
 from payres.interledger.store import peers
 from payres.interledger.store.peers import PeerRecord
 from payres.operator.peers import require_peer

@@ -13,7 +13,7 @@ from payres.core.protocol.limits import BURST_SECONDS
 from payres.core.remote.http import GuardedClient
 from payres.core.remote.transport import Bounds
 from payres.interledger.client_transport import MAX_ANSWER_BYTES
-from payres.interledger.remote_receivers import OwnIdentity
+from payres.interledger.identity import OwnIdentity
 from payres.testing.clock import MovableClock
 from tests.core.remote.conftest import UNHURRIED, Answer, Elapse, Serve, Site, loopback
 

@@ -18,23 +18,13 @@ from payres.core.protocol.limits import BURST_SECONDS
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.interledger.carrying import NoReply, Request, store_response
+from payres.interledger.clearing import ABOVE_LIMIT
 from payres.interledger.connector import CONFIGURATION, CONFIGURATION_CONDITION
 from payres.interledger.credentials import CredentialSource, Opened
 from payres.interledger.limits import MAX_PACKETS_IN_FLIGHT
-from payres.interledger.packets import (
-    Code,
-    Fulfill,
-    PacketRejected,
-    Prepare,
-    Reject,
-    Reply,
-    decode_prepare,
-    decode_reply,
-    encode_packet,
-    parse_too_large,
-)
+from payres.interledger.oer import decode_prepare, decode_reply, encode_packet
+from payres.interledger.packets import Code, Fulfill, PacketRejected, Prepare, Reject, Reply
 from payres.interledger.receiver import Arrival
-from payres.interledger.settlement import ABOVE_LIMIT
 from payres.interledger.store import peers
 from payres.interledger.store.peers import PeerRecord
 from payres.interledger.stream import (
@@ -201,7 +191,7 @@ async def test_amount_above_the_largest_packet_is_told_with_both_amounts(
     peer, sender, _ = await begun(node, **terms)
     reply = await node.send(peer, sender.prepare(amount))
     assert code(reply) == "F08"
-    assert parse_too_large(reply.data) == (amount, most)
+    assert Reject(Code.AMOUNT_TOO_LARGE, data=reply.data).too_large == (amount, most)
     assert code(await node.send(peer, sender.prepare(most))) in ("FULFILL", "T04")
 
 
@@ -342,7 +332,7 @@ async def test_exchange_that_passes_the_ledgers_largest_figure_says_how_much_wou
     peer, sender, _ = await exchange(node, rate="100000000")
     reply = await node.send(peer, sender.prepare(10**12, fulfillable=False))
     assert code(reply) == "F08"
-    told = parse_too_large(reply.data)
+    told = Reject(Code.AMOUNT_TOO_LARGE, data=reply.data).too_large
     assert told == (10**12, MAX_LEDGER // 10**8)
     assert code(await node.send(peer, sender.prepare(told[1], fulfillable=False))) == "F99"
 
@@ -471,7 +461,9 @@ async def test_old_answers_are_forgotten_a_few_at_a_time(node: Node) -> None:
 
     def store_many(work: Work) -> list[int]:
         for at in range(600):
-            peers.insert_answer(work, peer.id, f"old-{at}", bytes(32), b"reply", START - peers.ANSWERS.after - 1)
+            peers.insert_reply(
+                work, peers.ANSWERS, peer.id, f"old-{at}", bytes(32), b"reply", START - peers.ANSWERS.after - 1
+            )
         counts = []
         for at in range(256):
             work.now += MILLISECOND

@@ -17,11 +17,12 @@ from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.work import Work
 from payres.interledger import connector
 from payres.interledger.carrying import NoReply
+from payres.interledger.clearing import SHORT_THERE
 from payres.interledger.limits import MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER, MAX_PROBES_OF_CLIENT
+from payres.interledger.oer import decode_prepare
 from payres.interledger.outbound import Outbound, WalletPackets
-from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_prepare
+from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply
 from payres.interledger.part import warn_of_unsure_packets
-from payres.interledger.settlement import SHORT_THERE
 from payres.interledger.store import peers
 from payres.interledger.store.peers import PeerRecord, account_of_peer
 from payres.operator import assets
@@ -364,7 +365,7 @@ WALLET = 1
 
 @pytest.fixture
 def outbound(node: Node) -> Outbound:
-    return Outbound(node.database, node.carrier, node.link, node.clock, OWN)
+    return Outbound(node.carrier, node.link)
 
 
 async def test_packet_that_waited_has_the_whole_of_its_time_left(node: Node, outbound: Outbound) -> None:

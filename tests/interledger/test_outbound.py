@@ -24,8 +24,8 @@ from payres.interledger.limits import (
     MAX_SENT_OF_WALLET,
 )
 from payres.interledger.node import node_of
+from payres.interledger.oer import decode_prepare
 from payres.interledger.outbound import SILENT
-from payres.interledger.packets import decode_prepare
 from payres.interledger.store import packets
 from payres.interledger.store.peers import PeerRecord
 from tests.helpers import last_segment, refusal, wait_until

@@ -19,7 +19,8 @@ from payres.core.protocol.errors import Unavailable
 from payres.core.store.accounts import set_rate
 from payres.interledger.carrying import NoReply
 from payres.interledger.node import node_of
-from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_reply, encode_packet
+from payres.interledger.oer import decode_reply, encode_packet
+from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply
 from payres.operator import peers
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT, last_segment

@@ -19,7 +19,7 @@ from payres.core.protocol.clock import HOUR
 from payres.core.protocol.errors import Unavailable
 from payres.core.remote.connection import FetchFailed
 from payres.core.store.work import Work
-from payres.interledger import quoting, remote_payments, settlement, unanswered
+from payres.interledger import clearing, quoting, remote_payments, unanswered
 from payres.interledger.carrying import Link
 from payres.interledger.node import node_of
 from payres.interledger.packets import Code, Reject, Unanswered
@@ -449,8 +449,8 @@ def test_outcomes_that_storage_did_not_take_are_asked_for_again(
             raise Unavailable("The disk is full")
         return fulfil(work, packet_id, delivered)
 
-    fulfil = settlement.fulfil
-    monkeypatch.setattr(settlement, "fulfil", failing)
+    fulfil = clearing.fulfil
+    monkeypatch.setattr(clearing, "fulfil", failing)
     created = begin(a, receiver)
     assert all_refused.wait(TIMEOUT)
     wait_until(lambda: waits.has(a, created))  # before time passes: packets live 20 s from when they leave

@@ -16,8 +16,10 @@ from payres.core.protocol.wire import Amount
 from payres.core.remote.connection import FetchFailed
 from payres.core.remote.http import GuardedClient
 from payres.interledger import remote_receivers as incoming_payments
+from payres.interledger.identity import OwnIdentity
 from payres.interledger.node import node_of
-from payres.interledger.remote_receivers import IlpMethod, OwnIdentity, RemoteIncomingPayment, RemoteReceivers
+from payres.interledger.remote_receivers import RemoteIncomingPayment, RemoteReceivers
+from payres.interledger.sending.connection import Destination
 from payres.testing.clock import MovableClock
 from tests.core.remote.conftest import Answer, OpenSite, Site
 from tests.helpers import receiver_of, usd
@@ -78,7 +80,9 @@ async def test_payment_of_another_payres_is_read_as_it_goes_on(pair: Pair) -> No
         received=0,
         expires_at=parse_time(created["expiresAt"]),
         completed=False,
-        method=IlpMethod(method["ilpAddress"], base64.urlsafe_b64decode(method["sharedSecret"] + "=")),
+        method=Destination(
+            method["ilpAddress"], base64.urlsafe_b64decode(method["sharedSecret"] + "="), Asset("USD", 2)
+        ),
     )
     client.pay(alice, created["id"], debitAmount=usd(300))
     payment = await pair.receivers.fetch_open(created["id"])
@@ -156,7 +160,7 @@ async def test_shared_secret_may_be_in_either_base64(receivers: RemoteReceivers,
     for padded in (base64.b64encode(SECRET).decode(), base64.urlsafe_b64encode(SECRET).decode()):
         for secret in (padded, padded.rstrip("=")):
             payment = await fetched(receivers, site, methods=[ILP | {"sharedSecret": secret}])
-            assert payment.method == IlpMethod("test.bank", SECRET)
+            assert payment.method == Destination("test.bank", SECRET, Asset("EUR", 9))
 
 
 @pytest.mark.parametrize(
@@ -167,7 +171,8 @@ async def test_shared_secret_may_be_in_either_base64(receivers: RemoteReceivers,
         ({"receivedAmount": {"value": str(2**64 - 1), "assetCode": "x", "assetScale": 255, "more": 1}}, {
             "received": 2**64 - 1, "asset": Asset("x", 255)}),
         ({"incomingAmount": AMOUNT | {"value": "3"}}, {"remaining": 0}),
-        ({"methods": [ILP | {"ilpAddress": "test.bank.a~b_c-D"}]}, {"method": IlpMethod("test.bank.a~b_c-D", SECRET)}),
+        ({"methods": [ILP | {"ilpAddress": "test.bank.a~b_c-D"}]}, {
+            "method": Destination("test.bank.a~b_c-D", SECRET, Asset("EUR", 9))}),
         ({"metadata": {"a": 1e300, "b": 10**400}, "other": None}, {"received": 5}),
         ({"methods": [{"type": "card", "number": "4"}, {"no": "type"}]}, {"method": None}),
         ({"methods": ...}, {"method": None}),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from payres.core.protocol.amounts import MAX_LEDGER, MAX_VALUE, Asset
 from payres.core.store.connections import connect_writer
 from payres.core.store.work import Transaction, Work
-from payres.interledger.packets import Code, PacketRejected, parse_too_large
+from payres.interledger.packets import Code, PacketRejected
 from payres.interledger.routing import converted, covers, next_peer
 from payres.interledger.store import peers
 from payres.operator.assets import set_rate
@@ -137,7 +137,7 @@ def test_conversion_rounds_down_or_says_why_not(rates: Work, amount: int, source
     else:
         assert result.code == Code.AMOUNT_TOO_LARGE
         assert exact >= MAX_LEDGER + 1
-        told = parse_too_large(result.data)
+        told = result.reject("test").too_large
         assert told is not None
         assert told[0] == amount
         assert told[1] * unit_rate <= MAX_LEDGER < (told[1] + 1) * unit_rate

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from payres.core.protocol.amounts import ProbedPath as Way
 from payres.core.protocol.clock import DAY, HOUR, SECOND
-from payres.interledger import settlement
+from payres.interledger import clearing
 from payres.interledger import unanswered as module
 from payres.interledger.carrying import NoReply, land_forwarded
 from payres.interledger.connector import LONGEST_LIFE
@@ -79,7 +79,7 @@ async def lose(
 @asynccontextmanager
 async def recovering(node: Node) -> AsyncIterator[None]:
     """Recovery as it begins when a server starts."""
-    task = asyncio.create_task(UnansweredPackets(node.database, node.clock, node.carrier, NO_RECEIVERS).run())
+    task = asyncio.create_task(UnansweredPackets(node.carrier, NO_RECEIVERS).run())
     try:
         yield
     finally:
@@ -315,7 +315,7 @@ async def test_backlog_of_a_peer_that_is_away_takes_few_requests_at_a_time_and_e
         assert peer is not None
         for packet_id, name in by_id.items():
             one = msgspec.structs.replace(packet, id=packet_id, from_peer_id=ids[name], from_request_id=packet_id)
-            await node.write(partial(settlement.prepare, packet=one, peer=peer))
+            await node.write(partial(clearing.prepare, packet=one, peer=peer))
         async with recovering(node), asyncio.timeout(TIMEOUT):
             node.clock.advance(LIFETIME / SECOND + 1)
             await everybody_asks.wait()

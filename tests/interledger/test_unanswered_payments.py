@@ -15,7 +15,7 @@ import pytest
 from payres.core.protocol.clock import HOUR, MINUTE, SECOND
 from payres.core.remote.connection import FetchFailed
 from payres.core.store.work import Work
-from payres.interledger import settlement
+from payres.interledger import clearing
 from payres.interledger.limits import MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET
 from payres.interledger.remote_payments import NOT_IN_FULL
 from payres.interledger.remote_receivers import RemoteIncomingPayment, RemoteReceivers
@@ -291,9 +291,9 @@ def test_figure_says_nothing_of_a_packet_that_left_while_it_was_read(
 
     def send_another(work: Work) -> None:
         [lost, *_] = packets.packets_of_payment(work, last_segment(created["id"]), "prepared")
-        assert settlement.reject(work, lost.id)
+        assert clearing.reject(work, lost.id)
         another = msgspec.structs.replace(lost, id=work.new_id())
-        settlement.prepare(work, another, link)
+        clearing.prepare(work, another, link)
         left.append(another.id)
 
     async def read_slowly(self: RemoteReceivers, url: str, seconds: float | None = None) -> RemoteIncomingPayment:

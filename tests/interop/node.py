@@ -8,7 +8,7 @@ from typing import Any
 
 from payres.core.signatures.jwk import private_pem
 from payres.core.store.outgoing_payments import OutgoingRecord
-from payres.interledger.sending.connection import Timing
+from payres.interledger.sending.timing import Timing
 from payres.interledger.store.peers import PeerRecord
 from payres.operator import peers
 from tests.helpers import Json, last_segment

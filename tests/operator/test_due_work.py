@@ -13,7 +13,7 @@ from payres.core.store.clients import ensure_client
 from payres.core.store.events import last_sequence
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
-from payres.interledger.store import elsewhere
+from payres.interledger.store import remote_resources
 from payres.operator import due_work, wallets
 from payres.operator.store.due_work import count_due
 from payres.people.store.checkouts import CHECKOUTS, CheckoutRecord, change_checkout, insert_checkout
@@ -60,10 +60,10 @@ def failing_checkout(work: Work) -> str:
 def bill_elsewhere(work: Work) -> str:
     """Its server has not answered since the payment ended."""
     payment = send_away(work, "alice", 1250)
-    elsewhere.note_bill(work, payment, "https://tide.example/incoming-payments/1", work.now)
+    remote_resources.note_bill(work, payment, "https://tide.example/incoming-payments/1", work.now)
     assert not due_work.list_due(work)
-    elsewhere.make_due(work, payment, work.now)
-    elsewhere.postpone(work, payment, work.now + MINUTE, "tide.example did not answer", 0)
+    remote_resources.make_due(work, payment, work.now)
+    remote_resources.postpone(work, payment, work.now + MINUTE, "tide.example did not answer", 0)
     return f"elsewhere:{payment}"
 
 
@@ -85,7 +85,11 @@ CASES: dict[Callable[[Work], str], tuple[str, str | None, Callable[[Work], objec
     mail_set_aside: ("set aside", "KeyError: 'x'", is_mail_over),
     failing_payment: ("tried again", "unreachable", lambda tx: RUNS.list(tx, "")[0].problem == GIVEN_UP),
     failing_checkout: ("tried again", None, lambda tx: CHECKOUTS.list(tx, "")[0].state == "failed"),
-    bill_elsewhere: ("tried again", "tide.example did not answer", lambda tx: not elsewhere.ELSEWHERE.list(tx, "")),
+    bill_elsewhere: (
+        "tried again",
+        "tide.example did not answer",
+        lambda tx: not remote_resources.REMOTE_RESOURCES.list(tx, ""),
+    ),
     failing_webhook: (
         "tried again",
         "It was answered with 500",

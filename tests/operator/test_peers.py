@@ -190,8 +190,8 @@ def test_removed_peer_is_gone_and_its_name_token_and_address_are_free(tx: Work) 
 def test_peer_that_is_added_again_gets_the_answers_to_its_earlier_requests(tx: Work) -> None:
     """It may have lost one, and ask again: its payer would have the money back, and the payee too."""
     first = peers.add_peer(tx, **terms())
-    peer_store.insert_answer(tx, first.id, "paid", b"condition", b"fulfill", NOW)
-    peer_store.insert_reject(tx, first.id, "refused", b"condition", b"reject", NOW)
+    peer_store.insert_reply(tx, peer_store.ANSWERS, first.id, "paid", b"condition", b"fulfill", NOW)
+    peer_store.insert_reply(tx, peer_store.REJECTS, first.id, "refused", b"condition", b"reject", NOW)
     peers.remove_peer(tx, "first-bank")
     other = peers.add_peer(tx, **terms(name="other", ilp_address="test.other", incoming_token="another"))
     assert peer_store.find_request(tx, other.id, "paid") is None

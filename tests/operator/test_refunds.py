@@ -21,7 +21,7 @@ from payres.core.store.incoming_payments import INCOMING, IncomingRecord
 from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
-from payres.interledger.settlement import end_remote, has_sent_all, payment_hold
+from payres.interledger.clearing import end_remote, has_sent_all, payment_hold
 from payres.interledger.store import outgoing_payments, peers
 from payres.operator import assets, wallets
 from payres.operator.refunds import PARTS_AT_ONCE, WantedRefund, make, plan, send_back

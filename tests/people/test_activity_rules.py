@@ -28,7 +28,7 @@ from payres.core.store.incoming_payments import IncomingRecord
 from payres.core.store.representations import amount
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
-from payres.interledger.settlement import end_sending
+from payres.interledger.clearing import end_sending
 from payres.operator import exports, wallets
 from payres.operator.refunds import WantedRefund
 from payres.people import activity, statements

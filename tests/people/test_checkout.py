@@ -24,7 +24,7 @@ from payres.core.protocol.limits import BURST_SECONDS
 from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.rows import number
 from payres.interledger.client_transport import GuardedTransport
-from payres.interledger.store.elsewhere import ELSEWHERE
+from payres.interledger.store.remote_resources import REMOTE_RESOURCES
 from payres.people.checkout import load
 from payres.people.checkout_steps import SETTLES, TOO_FAST
 from payres.people.limits import CHECKOUT_RATE
@@ -928,7 +928,7 @@ def test_clock_that_is_set_back_cancels_no_grant_that_is_needed(payer: Payer, wa
     payer.asked(wallet.wallet)
     let_time_pass([payer.shop], -3 * DAY // SECOND)
     soon = "WHERE due_at > ? AND due_at <= ?"
-    wait_until(lambda: payer.shop.read(lambda tx: ELSEWHERE.list(tx, soon, tx.now + MINUTE, tx.now + HOUR)))
+    wait_until(lambda: payer.shop.read(lambda tx: REMOTE_RESOURCES.list(tx, soon, tx.now + MINUTE, tx.now + HOUR)))
     assert wallet.made("cancel") == 0
 
 

@@ -23,7 +23,7 @@ from payres.core.protocol.clock import SECOND
 from payres.core.store.events import delete_old_events, last_sequence
 from payres.core.store.incoming_payments import INCOMING
 from payres.core.store.work import Environment, Work
-from payres.interledger.settlement import end_sending
+from payres.interledger.clearing import end_sending
 from payres.operator import assets, grants, refunds, wallets
 from payres.operator.upkeep import doctor
 from payres.people.mail import MailWorker, tell_of_events

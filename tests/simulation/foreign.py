@@ -19,7 +19,7 @@ from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY, SECOND, format_time, parse_time
 from payres.core.protocol.gnap import interaction_hash
 from payres.core.protocol.identifiers import base64url
-from payres.interledger import packets
+from payres.interledger import oer, packets
 from payres.interledger.packets import Fulfill, Prepare, Reject
 from payres.interledger.stream import ConnectionClose, PacketType
 from tests.simulation import foreign_book
@@ -296,7 +296,7 @@ class Foreign(Node):
         return payment.shown | about | {"failed": payment.state == "failed", "sentAmount": sent}
 
     async def _answer_packet(self, request: Request, body: bytes) -> Response:
-        bearer, prepare = request.headers.get("authorization", ""), packets.decode_prepare(body)
+        bearer, prepare = request.headers.get("authorization", ""), oer.decode_prepare(body)
         link = next((one for one in self.links.values() if bearer == f"Bearer {one.incoming}"), None)
         if link is None:
             return Response(b"", 401)
@@ -305,7 +305,7 @@ class Foreign(Node):
             await asyncio.sleep(2 * LIFETIME / SECOND)
         if kind in (SILENT, TAKEN, LOST):
             return Response(b"", 502)
-        return Response(packets.encode_packet(reply), media_type="application/octet-stream")
+        return Response(oer.encode_packet(reply), media_type="application/octet-stream")
 
     def _take(self, link: Link, prepare: Prepare, id: str) -> tuple[packets.Reply, str]:
         """The answer, and what happens to it."""
@@ -320,7 +320,7 @@ class Foreign(Node):
             return Reject("F06"), ""
         arrives = converted(prepare.amount, link.asset, bill.account.asset)
         proof = bill.shared.fulfillment(prepare.data)
-        is_good = arrives >= asked.prepare_amount and packets.fulfills(proof, prepare.condition)
+        is_good = arrives >= asked.prepare_amount and Fulfill(proof).fits(prepare.condition)
         if not is_good or any(isinstance(frame, ConnectionClose) for frame in asked.frames):
             return Reject("F99", data=bill.told(PacketType.REJECT, asked.sequence, arrives)), ""
         if bill.state != "open" or self.book.balances[link.account] - prepare.amount < -link.limit:

@@ -21,7 +21,7 @@ from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.identifiers import base64url_decoded
 from payres.core.signatures.jwk import jwk_from_public_bytes
-from payres.interledger import packets
+from payres.interledger import oer, packets
 from payres.interledger.packets import Fulfill, Prepare, Reject
 from payres.interledger.stream import PacketType, SharedSecret, StreamPacket
 from tests.simulation.currencies import converted
@@ -171,7 +171,7 @@ class Payer:
         server.posted.append(posted)
         reply = await self._post(to, posted.amount, condition, data)
         posted.is_known = reply is not None
-        if isinstance(reply, Fulfill) and packets.fulfills(reply.fulfillment, condition):
+        if isinstance(reply, Fulfill) and reply.fits(condition):
             if lie:
                 server.world.trouble.append(f"{link.name} has fulfilled a packet for {url} with a {lie}")
             posted.arrived = to.secret.decrypt_packet(reply.data).prepare_amount
@@ -190,7 +190,7 @@ class Payer:
             reply = await self._post(receiver, on_link, os.urandom(32), _sealed(receiver, number, 0))
             if not isinstance(reply, Reject):
                 continue
-            if reply.code == "F08" and (found := packets.parse_too_large(reply.data)):
+            if reply.code == "F08" and (found := reply.too_large):
                 amount = amount * found[1] // found[0]
             elif reply.code == "F99" and (arrived := receiver.secret.decrypt_packet(reply.data).prepare_amount):
                 return amount, Fraction(arrived, amount)
@@ -199,11 +199,11 @@ class Payer:
     async def _post(self, to: Receiver, amount: int, condition: bytes, data: bytes) -> packets.Reply | None:
         """The answer; None if there is none that says anything."""
         link, expires_at = self._route(to), self._server.now() + LIFETIME * SECOND
-        body = packets.encode_packet(Prepare(amount, expires_at, condition, to.address, data))
+        body = oer.encode_packet(Prepare(amount, expires_at, condition, to.address, data))
         headers = {"Authorization": f"Bearer {link.outgoing}", "Content-Type": "application/octet-stream"}
         try:
             answer = await self._server.http.post(link.url, content=body, headers=headers, timeout=LIFETIME)
-            return packets.decode_reply(answer.content) if answer.status_code == 200 else None
+            return oer.decode_reply(answer.content) if answer.status_code == 200 else None
         except (httpx2.HTTPError, ValueError):
             return None
 

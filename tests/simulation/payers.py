@@ -9,7 +9,8 @@ from typing import Final
 
 import httpx2
 
-from payres.interledger.packets import Fulfill, Prepare, decode_reply, encode_packet
+from payres.interledger.oer import decode_reply, encode_packet
+from payres.interledger.packets import Fulfill, Prepare
 from payres.interledger.stream import PacketType, SharedSecret, StreamMoney, StreamPacket
 from payres.operator.peers import add_peer
 from payres.operator.wallets import create_wallet

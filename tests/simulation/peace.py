@@ -13,7 +13,7 @@ from payres.operator.store import due_work
 from payres.operator.store.due_work import DUE_KINDS
 from payres.people.store.checkouts import STEPS
 from payres.people.store.standing_orders import TRIES, WINDOWS
-from payres.webhooks.deliveries import is_all_sent
+from payres.webhooks.rounds import is_all_sent
 from tests.simulation.town import Town
 from tests.simulation.world import Violation
 

@@ -13,7 +13,7 @@ from payres.core.protocol.amounts import Asset, Offer, ProbedPath, Terms
 from payres.core.protocol.wire import Amount, OutgoingPaymentRequest
 from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.work import Work
-from payres.interledger.settlement import end_remote
+from payres.interledger.clearing import end_remote
 from payres.operator import wallets
 from tests.helpers import Json, amount, last_segment, usd
 from tests.specification.driver import NOBODY, Driver

@@ -35,8 +35,7 @@ from payres.operator.deliveries import (
 )
 from payres.operator.webhooks import WEBHOOK
 from payres.testing.clock import MovableClock
-from payres.webhooks import deliveries, rules
-from payres.webhooks.deliveries import RETRY_PAUSES, Queue
+from payres.webhooks import deliveries, rounds, rules
 from payres.webhooks.limits import (
     DELIVERY_SECONDS,
     MAX_DELIVERIES_OF_WEBHOOK,
@@ -46,9 +45,12 @@ from payres.webhooks.limits import (
     MAX_WEBHOOKS,
     ROTATION_HOURS,
 )
+from payres.webhooks.patterns import wants
+from payres.webhooks.rounds import RETRY_PAUSES, Queue
 from payres.webhooks.sender import Attempt, Sender, WebhookTarget, signed_headers
 from payres.webhooks.store import webhooks as store
-from payres.webhooks.store.webhooks import DeliveryRecord, WebhookRecord
+from payres.webhooks.store.webhooks import DeliveryRecord, Turn, WebhookRecord
+from payres.webhooks.turns import READ_AT_ONCE, Turns
 from tests.helpers import ROOT, TIMEOUT, Json, usd, wait_until
 from tests.instance import Instance, run_instance
 from tests.webhooks.conftest import Sample
@@ -64,7 +66,7 @@ def _quick() -> Iterator[None]:
     """What another process has written, and what is due by a moved clock, is found at once, and as the table says."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(deliveries, "LOOK_SECONDS", 0.02)
-        patch.setattr(deliveries, "CHANCE", SimpleNamespace(random=lambda: 0.0))
+        patch.setattr(rounds, "CHANCE", SimpleNamespace(random=lambda: 0.0))
         yield
 
 
@@ -156,11 +158,11 @@ def test_webhook_that_wants_little_comes_through_the_others(instance: Instance, 
     endpoint, added = add("grant.*")
 
     def unit(work: Work) -> None:
-        for number in range(deliveries.READ_AT_ONCE):
+        for number in range(READ_AT_ONCE):
             work.emit("wallet.deposited", None, Sample(number))
 
     instance.write(unit)
-    wait_until(lambda: cursor_of(instance, added) == added.webhook.cursor + deliveries.READ_AT_ONCE)
+    wait_until(lambda: cursor_of(instance, added) == added.webhook.cursor + READ_AT_ONCE)
     instance.write(lambda work: work.emit("grant.denied", None, Sample(1)))
     assert endpoint.wait_for(1)[0].event["data"] == {"number": 1}
 
@@ -188,13 +190,13 @@ def test_what_fails_is_tried_again_with_the_same_id_and_a_new_time(instance: Ins
 
 def send_round(work: Work, webhook: WebhookRecord, queue: Queue, most: int, *answers: Attempt) -> list[int]:
     """One round of a queue, with attempts on its first events, all if none is given. Returns what it was to send."""
-    found = deliveries.find(work, webhook.id, queue)
+    found = rounds.find(work, webhook.id, queue)
     assert found is not None
     queue.add(found)
-    due = deliveries.find_round(work, webhook, queue.take(most))
+    due = rounds.find_round(work, webhook, queue.take(most))
     attempts = answers or [Attempt(work.now, 200, None)] * len(due.to_send)
     queue.put_back(due.to_send[len(attempts) :])
-    deliveries.store_round(work, due, attempts, queue.cursor)
+    rounds.store_round(work, due, attempts, queue.cursor)
     return [one.event.sequence for one in due.to_send]
 
 
@@ -229,10 +231,10 @@ def turns_of(work: Work) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_first_event_that_waits_is_known_whatever_was_taken(seed: int) -> None:
-    chance, turns, waiting = Random(seed), deliveries.Turns(), set[int]()
+    chance, turns, waiting = Random(seed), Turns(), set[int]()
     for sequence in range(1, 400):
         if chance.random() < 0.6:
-            turns.add(deliveries.Turn(sequence, chance.randrange(9)))
+            turns.add(Turn(sequence, chance.randrange(9)))
             waiting.add(sequence)
         else:
             taken = turns.take(chance.randrange(1, 8))
@@ -257,7 +259,7 @@ def test_wallets_take_turns_and_a_restart_sends_nothing_twice(tx: Work) -> None:
     assert send_round(tx, webhook, Queue(), 10) == storm[4:]
     assert rules.require_webhook(tx, webhook.id).cursor == later[1]
     assert turns_of(tx) == []
-    assert deliveries.is_all_sent(tx)
+    assert rounds.is_all_sent(tx)
 
 
 def test_events_that_a_round_could_not_begin_to_send_come_next(tx: Work) -> None:
@@ -312,7 +314,7 @@ def test_event_that_is_replayed_before_its_turn_is_once_in_a_round(tx: Work) -> 
 
 
 def test_no_more_events_are_examined_than_may_wait(tx: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deliveries, "MAX_EVENTS_IN_TURNS", 6)
+    monkeypatch.setattr(rounds, "MAX_EVENTS_IN_TURNS", 6)
     webhook, (alice, bob) = webhooks.add(tx, URL).webhook, open_wallets(tx)
     storm, [other] = emit(tx, alice, 10), emit(tx, bob)
     queue = Queue()
@@ -326,7 +328,7 @@ def test_storm_of_one_wallet_delays_no_event_of_another(instance: Instance, add:
     endpoint, _ = add()
     goes_on = threading.Event()
     endpoint.answer = lambda _: (200 if goes_on.wait() else 500, {})
-    storm = 4 * deliveries.READ_AT_ONCE
+    storm = 4 * READ_AT_ONCE
     deposit(instance, storm)
     endpoint.wait_for(MAX_DELIVERIES_OF_WEBHOOK)
     instance.write(lambda work: wallets.deposit(work, "bob", "1.00"))
@@ -352,7 +354,7 @@ PAUSES = [5, 300, 1800, *(hours * 3600 for hours in (2, 5, 10, 14, 20, 24))]
 def test_attempts_follow_the_table(
     tx: Work, monkeypatch: pytest.MonkeyPatch, attempt: Attempt, chance: float, expected: list[tuple[str, int | None]]
 ) -> None:
-    monkeypatch.setattr(deliveries, "CHANCE", SimpleNamespace(random=lambda: chance))
+    monkeypatch.setattr(rounds, "CHANCE", SimpleNamespace(random=lambda: chance))
     assert attempts_of(tx, attempt, len(expected)) == expected
 
 
@@ -771,7 +773,7 @@ def test_webhooks_are_limited(tx: Work) -> None:
 @pytest.mark.parametrize("name", sorted(EVENT_TYPES))
 def test_patterns_name_events(tx: Work, name: str) -> None:
     def is_wanted(*patterns: str) -> bool:
-        return deliveries.wants(webhooks.add(tx, URL, events=patterns).webhook, name)
+        return wants(webhooks.add(tx, URL, events=patterns).webhook, name)
 
     assert {is_wanted(), is_wanted(name), is_wanted(name.partition(".")[0] + ".*"), is_wanted("*")} == {
         name != "webhook.test"

@@ -31,7 +31,7 @@ from payres.core.protocol.errors import (
 )
 from payres.core.protocol.gnap import AccessType
 from payres.core.protocol.limits import FAILED_SERVER_SECONDS
-from payres.core.remote.connection import FetchFailed, NoAddress
+from payres.core.remote.connection import FetchFailed, NoAddress, failing_as
 from payres.core.remote.wallet_addresses import fetch_keys
 from payres.core.signatures.jwk import JWK
 from payres.core.signatures.sign import Message
@@ -201,10 +201,8 @@ async def _verify(
 
 async def _fetch_keys(context: Context, client: Client, are_stored: bool) -> dict[str, JWK]:
     assert client.wallet_address is not None
-    try:
+    with failing_as(partial(unreadable_client, "unknown_key", "The client's keys could not be fetched")):
         found = await fetch_keys(context.http, client.wallet_address)
-    except FetchFailed as error:
-        raise unreadable_client("unknown_key", "The client's keys could not be fetched", error) from error
     if found.max_age != 0 or are_stored:
         unit = partial(clients.remember_remote_keys, client=client, keys=found.keys, max_age=found.max_age)
         await context.database.write(unit)

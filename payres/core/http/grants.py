@@ -19,7 +19,7 @@ from payres.core.protocol.errors import ClientUnproven, DomainError, NotFound, T
 from payres.core.protocol.gnap import ContinueRequest, GrantRequest, TokenResponse
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.wire import decode
-from payres.core.remote.connection import FetchFailed
+from payres.core.remote.connection import failing_as
 from payres.core.remote.wallet_addresses import fetch_wallet_address
 from payres.core.signatures.verify import Verified
 from payres.core.store import grants as stored
@@ -153,7 +153,5 @@ async def _client_name(context: Context, client: Client) -> str | None:
     if path is not None:
         wallet = await context.database.read(lambda tx: wallets.find_wallet(tx, path))
         return wallet.public_name if wallet else None
-    try:
+    with failing_as(partial(unreadable_client, "unknown_client", "The client's wallet address could not be read")):
         return (await fetch_wallet_address(context.http, client.wallet_address)).public_name
-    except FetchFailed as error:
-        raise unreadable_client("unknown_client", "The client's wallet address could not be read", error) from error

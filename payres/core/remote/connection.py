@@ -1,6 +1,8 @@
 """An HTTP/1.1 connection to another server, for one exchange at a time (RFC 9112), and the ways an exchange fails."""
 
 import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, Literal, NamedTuple, TypeVar
 
 import httptools
@@ -53,6 +55,15 @@ class NoAddress(FetchFailed):
 def bad_content(sentence: str) -> FetchFailed:
     """The error for an answer of the wrong form, which a repeated request would not change."""
     return FetchFailed(sentence, "bad_content", retryable=False)
+
+
+@contextmanager
+def failing_as(error_of: Callable[[FetchFailed], Exception]) -> Iterator[None]:
+    """Around requests to another server, whose failure is told as another error here."""
+    try:
+        yield
+    except FetchFailed as failed:
+        raise error_of(failed) from failed
 
 
 class Response(msgspec.Struct, frozen=True):

@@ -94,14 +94,14 @@ def _without_dots(path: str) -> str:
     return "/".join(segments)
 
 
-class Elsewhere(NamedTuple):
+class RemoteEffect(NamedTuple):
     """What a request makes on another server, and who ends it, and when: a row of the table in docs/peering.md."""
 
     what: str
     ended: str
 
 
-NOTHING: Final = Elsewhere("", "")
+NOTHING: Final = RemoteEffect("", "")
 
 
 class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
@@ -139,7 +139,7 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
         seconds: float | None = None,
-        makes: Elsewhere | None = None,
+        makes: RemoteEffect | None = None,
     ) -> Response:
         """Sends one request and reads the whole answer, which may be a redirect or an error.
 

@@ -10,19 +10,20 @@ from typing import Final, Protocol
 import msgspec
 
 from payres.core.protocol.amounts import MAX_LEDGER, Asset
-from payres.core.protocol.clock import MILLISECOND, SECOND
+from payres.core.protocol.clock import SECOND
+from payres.interledger.oer import CodecError
 from payres.interledger.packets import (
     HASH_BYTES,
+    MAX_QUOTED,
     Code,
-    CodecError,
     Fulfill,
     Outcome,
     Prepare,
     Reject,
     Reply,
     Unanswered,
-    parse_too_large,
 )
+from payres.interledger.sending.timing import Timing
 from payres.interledger.stream import (
     ConnectionAssetDetails,
     ConnectionClose,
@@ -40,7 +41,6 @@ from payres.interledger.stream import (
 log = logging.getLogger("payres.interledger")
 
 STREAM_ID: Final = 1  # the sending end opens odd streams; one is enough
-MAX_QUOTED: Final = 100  # characters quoted from another node
 
 # The receiver may neither open streams of its own nor send bytes: the connection carries money only.
 _LIMITS: Final[tuple[Frame, ...]] = (ConnectionMaxStreamId(STREAM_ID), ConnectionMaxData(0))
@@ -67,28 +67,6 @@ class SendingFailed(Exception):
         super().__init__(sentence)
         self.sentence = sentence
         self.retryable = retryable
-
-
-class Timing(msgspec.Struct, frozen=True):
-    """How long a sender waits, in microseconds, and how many packets it sends at once.
-
-    Waiting is measured by the event loop's clock.
-    """
-
-    packet_lifetime: int = 20 * SECOND
-    probe_timeout: int = 5 * SECOND  # for a whole quote, including the request to its receiver
-    idle_timeout: int = 10 * SECOND  # how long a payment continues without a fulfilled packet
-    short_timeout: int = 2 * SECOND  # how long, while nothing of it has passed and credit or liquidity is lacking (T04)
-    close_timeout: int = 5 * SECOND
-    first_pause: int = 25 * MILLISECOND  # before a failed amount is sent again; doubled each time
-    longest_pause: int = SECOND
-    interval: int = 5 * MILLISECOND  # from one packet of a payment to the next, on average
-    first_round: int = 1  # packets
-    largest_round: int = 20
-
-    def next_pause(self, before: int) -> int:
-        """The next pause: double `before` (0 for none), within bounds."""
-        return min(max(2 * before, self.first_pause), self.longest_pause)
 
 
 class PacketSender(Protocol):
@@ -152,7 +130,7 @@ class Answer(msgspec.Struct, frozen=True):
         return self.reject.code == Code.INSUFFICIENT_SOURCE_AMOUNT
 
     def __str__(self) -> str:
-        why = self.outcome.why if isinstance(self.outcome, Unanswered) else describe_reject(self.reject) or "a Fulfill"
+        why = self.outcome.why if isinstance(self.outcome, Unanswered) else str(self.reject) or "a Fulfill"
         return f"{why}; the receiver says: {self.stream}" if self.stream else why
 
     def smaller(self, amount: int) -> int | None:
@@ -163,7 +141,7 @@ class Answer(msgspec.Struct, frozen=True):
         """
         if self.reject.code != Code.AMOUNT_TOO_LARGE:
             return None
-        received, largest = parse_too_large(self.reject.data) or (0, 0)
+        received, largest = self.reject.too_large or (0, 0)
         return amount * largest // received if received > largest else max(amount // 10, min(amount - 1, 1))
 
 
@@ -249,16 +227,6 @@ async def close(connection: StreamConnection) -> None:
         log.info("a connection was not closed: %s", str(error) or "no answer in time")
 
 
-def monotonic() -> int:
-    """The event loop's monotonic time in microseconds, from an arbitrary start."""
-    return round(asyncio.get_running_loop().time() * SECOND)
-
-
-async def pause(microseconds: int) -> None:
-    """Waits."""
-    await asyncio.sleep(microseconds / SECOND)
-
-
 def stop_reason(
     answer: Answer, amount: int, asset: Asset, minimum: int = 0, min_delivery: int = 0
 ) -> SendingFailed | None:
@@ -277,26 +245,17 @@ def stop_reason(
         return SendingFailed("A connector on the path takes no packet, however small.")
     if not answer.reject.code or answer.congested or answer.reject.code in _TOLERATED:
         return None
-    return SendingFailed(f"The payment was refused with {describe_reject(answer.reject)}.")
+    return SendingFailed(f"The payment was refused with {answer.reject}.")
 
 
 def cannot_take(reject: Reject, *, retryable: bool = True) -> SendingFailed:
     """The failure if connectors lack the credit or liquidity to pass an amount on."""
-    sentence = f"The path cannot take so much now; the last answer was {describe_reject(reject)}."
-    return SendingFailed(sentence, retryable=retryable)
-
-
-def describe_reject(reject: Reject) -> str:
-    """The code of a Reject, its origin and its message, in one line."""
-    origin = f" from {reject.triggered_by[:MAX_QUOTED]}" if reject.triggered_by else ""
-    amounts = parse_too_large(reject.data) if reject.code == Code.AMOUNT_TOO_LARGE else None
-    limit = f", {amounts[0]} received, {amounts[1]} at most" if amounts else ""
-    return f"{reject.code}{origin}" + (f" ({_quote(reject.message)})" if reject.message else "") + limit
+    return SendingFailed(f"The path cannot take so much now; the last answer was {reject}.", retryable=retryable)
 
 
 def _failure_of_frame(frame: Frame, asset: Asset, min_delivery: int) -> SendingFailed | None:
     if isinstance(frame, ConnectionClose) or (isinstance(frame, StreamClose) and frame.stream_id == STREAM_ID):
-        said = f": {_quote(frame.message)}" if frame.message else ""
+        said = f": {frame.message[:MAX_QUOTED]!r}" if frame.message else ""
         return SendingFailed(f"The receiver closed the connection with code {frame.code}{said}.")
     if isinstance(frame, StreamMaxMoney) and frame.stream_id == STREAM_ID and frame.receive_max < min_delivery:
         sentence = (
@@ -305,13 +264,8 @@ def _failure_of_frame(frame: Frame, asset: Asset, min_delivery: int) -> SendingF
         return SendingFailed(sentence, retryable=False)
     if isinstance(frame, ConnectionAssetDetails) and Asset(frame.code, frame.scale) != asset:
         sentence = (
-            f"The receiver counts in {_quote(frame.code)} with scale {frame.scale},"
+            f"The receiver counts in {frame.code[:MAX_QUOTED]!r} with scale {frame.scale},"
             f" not in {asset.code} with scale {asset.scale}."
         )
         return SendingFailed(sentence, retryable=False)
     return None
-
-
-def _quote(text: str) -> str:
-    """Another node's text, shortened, with control characters escaped."""
-    return repr(text[:MAX_QUOTED])

@@ -1,8 +1,7 @@
 """Pays over a STREAM connection, in rounds of packets.
 
 Each packet either delivers its minimum or costs nothing. Within one run, what was fulfilled, is in flight, or has an
-unknown outcome never exceeds what the sender may spend. Across runs and crashes, `settlement` ensures
-that.
+unknown outcome never exceeds what the sender may spend. Across runs and crashes, `clearing` ensures that.
 
 An example: 5000 euro cents are to arrive, for 5612 US cents at most, so that the minimum rate is 5000/5612, or 0.8909.
 By the probe, the path takes 777 in a packet and delivers 699 of them, at least 0.8996 a cent.
@@ -30,18 +29,9 @@ import msgspec
 from payres.core.protocol.amounts import ProbedPath, RateBounds
 from payres.core.protocol.clock import LATEST, SECOND
 from payres.interledger.packets import Code, Fulfill, Reject, Unanswered
-from payres.interledger.sending.connection import (
-    Answer,
-    SendingFailed,
-    StreamConnection,
-    Timing,
-    cannot_take,
-    describe_reject,
-    monotonic,
-    pause,
-    stop_reason,
-)
+from payres.interledger.sending.connection import Answer, SendingFailed, StreamConnection, cannot_take, stop_reason
 from payres.interledger.sending.probe import is_small, rounded_up, sendable
+from payres.interledger.sending.timing import Timing, monotonic, pause
 
 # How often a delivery asks for its price before it is sent at the price that was quoted.
 TIMES_ASKED: Final = 5
@@ -151,7 +141,7 @@ class _Rounds:
             raise cannot_take(last_reject, retryable=False)
         if self._began >= self._idle_at:
             seconds = self._timing.idle_timeout // SECOND
-            last = f"; the last answer was {describe_reject(self._last_reject)}" if self._last_reject else ""
+            last = f"; the last answer was {self._last_reject}" if self._last_reject else ""
             raise SendingFailed(f"Nothing has arrived for {seconds} seconds{last}.")
 
     def learn(self, answers: Sequence[Answer]) -> None:

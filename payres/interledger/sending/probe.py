@@ -12,16 +12,8 @@ from typing import Final
 from payres.core.protocol.amounts import MAX_VALUE, ProbedPath, RateBounds
 from payres.core.protocol.clock import SECOND
 from payres.interledger.packets import Code, Reject
-from payres.interledger.sending.connection import (
-    Answer,
-    SendingFailed,
-    StreamConnection,
-    cannot_take,
-    describe_reject,
-    monotonic,
-    pause,
-    stop_reason,
-)
+from payres.interledger.sending.connection import Answer, SendingFailed, StreamConnection, cannot_take, stop_reason
+from payres.interledger.sending.timing import monotonic, pause
 
 # The answer to a smaller packet shows the rounding on the path rather than its rate.
 SHOWS_THE_RATE: Final = 100
@@ -57,7 +49,7 @@ async def probe(connection: StreamConnection) -> ProbedPath:
         else:
             waited = timing.next_pause(waited)
             await pause(waited)
-    last = f"; the last answer was {describe_reject(reject)}" if reject.code else ""
+    last = f"; the last answer was {reject}" if reject.code else ""
     seconds = timing.probe_timeout // SECOND
     raise SendingFailed(f"The path has not shown its exchange rate within {seconds} seconds{last}.")
 

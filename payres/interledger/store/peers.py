@@ -173,13 +173,9 @@ def take_over(tx: Transaction, peer_id: int, ilp_address: str, asset_id: int) ->
         tx.execute(moved, (peer_id, ilp_address, asset_id))
 
 
-def insert_answer(tx: Transaction, peer_id: int, request_id: str, condition: bytes, reply: bytes, now: int) -> None:
-    columns = {"peer_id": peer_id, "request_id": request_id, "condition": condition, "reply": reply}
-    insert_row(tx, "answered_request", **columns, answered_at=now)
-
-
-def insert_reject(
-    tx: Transaction, peer_id: int, request_id: str, condition: bytes, reply: bytes, purge_at: int
+def insert_reply(
+    tx: Transaction, kept: Rule, peer_id: int, request_id: str, condition: bytes, reply: bytes, at: int
 ) -> None:
-    columns = {"peer_id": peer_id, "request_id": request_id, "condition": condition, "reply": reply}
-    insert_row(tx, "rejected_request", **columns, purge_at=purge_at)
+    """Keeps the reply to a request in the table of ANSWERS or REJECTS, with its time there."""
+    columns = {"peer_id": peer_id, "request_id": request_id, "condition": condition, "reply": reply, kept.time: at}
+    insert_row(tx, kept.table, **columns)

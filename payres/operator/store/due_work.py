@@ -7,7 +7,7 @@ from payres.accounts.store import mail
 from payres.agenda.store.agenda import DueKind, forget_fault
 from payres.core.protocol.clock import MINUTE
 from payres.core.store.work import Transaction, Work
-from payres.interledger.store import elsewhere
+from payres.interledger.store import remote_resources
 from payres.people.store import checkouts, standing_orders
 from payres.webhooks.store import webhooks
 
@@ -81,7 +81,7 @@ DUE_KINDS: Final[Mapping[str, Told]] = {
             *("checkout.silent || ' does not answer'", "checkout.attempts > 0"),
         ),
         Told(
-            *(elsewhere.DUE, _OF_WALLET.format(_PAYER), "made_elsewhere.url", "made_elsewhere.noted_at"),
+            *(remote_resources.DUE, _OF_WALLET.format(_PAYER), "made_elsewhere.url", "made_elsewhere.noted_at"),
             *("made_elsewhere.attempts", "made_elsewhere.problem", "made_elsewhere.attempts > 0"),
         ),
         Told(checkouts.ENDS, _OF_WALLET.format(_BILL), "checkout.payer", "checkout.purge_at"),

@@ -30,8 +30,8 @@ from payres.core.store.connections import changed_at, free_bytes, is_served, log
 from payres.core.store.migrations import UnusableDatabase
 from payres.core.store.server_secrets import existing_secret
 from payres.core.store.work import Environment, Work
-from payres.interledger.remote_receivers import OwnIdentity
-from payres.interledger.settlement import ABOVE_LIMIT, SHORT_THERE
+from payres.interledger.clearing import ABOVE_LIMIT, SHORT_THERE
+from payres.interledger.identity import OwnIdentity
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PeerRecord
 from payres.operator.declared.shapes import MEBIBYTE, format_size

@@ -12,7 +12,7 @@ from payres.core.store import server_secrets
 from payres.core.store.retention import Rule, purge
 from payres.core.store.rows import Table
 from payres.core.store.work import Transaction
-from payres.interledger.store import elsewhere
+from payres.interledger.store import remote_resources
 from payres.people.limits import MAX_CHECKOUTS, MAX_CHECKOUTS_OF_SERVER
 
 SECRET = "checkouts"  # noqa: S105 - the name of the secret that encrypts `pending`
@@ -108,10 +108,10 @@ def insert_checkout(
         (now, *whose),
     )
     for (id,) in replaced.fetchall():
-        elsewhere.make_due(tx, id, now)
+        remote_resources.make_due(tx, id, now)
     encrypted, purge_at = server_secrets.encrypt(tx, SECRET, pending), now + UNPAID
     CHECKOUTS.insert(tx, msgspec.structs.replace(record, pending=encrypted, purge_at=purge_at))
-    elsewhere.note_grant(tx, id_of(record), *continuation, now, purge_at)
+    remote_resources.note_grant(tx, id_of(record), *continuation, now, purge_at)
     return True
 
 
@@ -161,7 +161,7 @@ def change_checkout(
         ),
     )
     if has_ended and changed.rowcount:
-        elsewhere.make_due(tx, id_of(record), now)
+        remote_resources.make_due(tx, id_of(record), now)
     return changed.rowcount == 1
 
 

@@ -79,20 +79,18 @@ class AttemptRecord(msgspec.Struct, frozen=True):
         return "\n".join(map(visible_text, self.answer.decode(errors="replace").splitlines()))
 
 
-class Waiting(NamedTuple):
-    """An event that a webhook may have to be sent. `wallet_id` is 0 for an event of no wallet."""
+class Turn(NamedTuple):
+    """An event that waits, by its sequence. `wallet_id` is 0 for an event of no wallet."""
 
     sequence: int
     wallet_id: int
-    type: str
 
 
 class Due(NamedTuple):
-    """A delivery that is due, with the wallet of its event, or 0."""
+    """A delivery that is due."""
 
     next_at: int
-    sequence: int
-    wallet_id: int
+    turn: Turn
 
 
 class OfWallet(NamedTuple):
@@ -197,8 +195,11 @@ def delete_webhook(tx: Transaction, webhook_id: str, rows: int) -> bool:
     return is_last
 
 
-def unattempted(tx: Transaction, webhook: WebhookRecord, sequence: int, limit: int) -> tuple[Sequence[Waiting], int]:
-    """Those of the next events after a sequence that no attempt was made to send yet, and the last one examined.
+def unattempted(
+    tx: Transaction, webhook: WebhookRecord, sequence: int, limit: int
+) -> tuple[Sequence[tuple[Turn, str]], int]:
+    """Those of the next events after a sequence that no attempt was made to send yet, with their types, and the last
+    one examined.
 
     None for the webhook of a wallet, whose events are deliveries.
     """
@@ -211,7 +212,7 @@ def unattempted(tx: Transaction, webhook: WebhookRecord, sequence: int, limit: i
         " WHERE e.sequence > ? ORDER BY e.sequence LIMIT ?",
         (webhook.id, sequence, limit),
     ).fetchall()
-    return [Waiting(*row[:3]) for row in rows if not row[3]], rows[-1][0] if rows else sequence
+    return [(Turn(*row[:2]), row[2]) for row in rows if not row[3]], rows[-1][0] if rows else sequence
 
 
 def is_attempted(tx: Transaction, webhook: WebhookRecord, event: EventRecord) -> bool:
@@ -257,9 +258,7 @@ def signing_secrets(tx: Transaction, webhook: WebhookRecord, now: int) -> Sequen
     return [server_secrets.decrypt(tx, WEBHOOK_SECRETS, one) for one in found]
 
 
-def due_deliveries(
-    tx: Transaction, webhook_id: str, now: int, next_at: int, sequence: int, limit: int
-) -> Sequence[Due]:
+def due_deliveries(tx: Transaction, webhook_id: str, now: int, after: Due, limit: int) -> Sequence[Due]:
     """The next deliveries that are due, after this one, longest due first; and some that were attempted in the future.
 
     Those were attempted while the clock was ahead, and are due at once, lest they wait for that time.
@@ -270,8 +269,9 @@ def due_deliveries(
     )
     in_order = " AND (d.next_at, d.sequence) > (?, ?) AND d.next_at <= ? ORDER BY d.next_at, d.sequence LIMIT ?"
     ahead = " AND d.next_at IS NOT NULL AND coalesce(d.last_attempt_at, d.next_at) > ? LIMIT ?"
-    found = tx.execute(due + in_order, (webhook_id, next_at, sequence, now, limit)).fetchall()
-    return [Due(*row) for row in found + tx.execute(due + ahead, (webhook_id, now, limit)).fetchall()]
+    found = tx.execute(due + in_order, (webhook_id, after.next_at, after.turn.sequence, now, limit)).fetchall()
+    found += tx.execute(due + ahead, (webhook_id, now, limit)).fetchall()
+    return [Due(next_at, Turn(*turn)) for next_at, *turn in found]
 
 
 def find_delivery(tx: Transaction, sequence: int, webhook_id: str) -> DeliveryRecord | None:

@@ -36,7 +36,7 @@ from payres.core.store.connections import connect_writer
 from payres.core.store.grants import GRANTS, GrantRecord
 from payres.core.store.outgoing_payments import OUTGOING, OutgoingRecord
 from payres.core.store.work import Transaction, Work
-from payres.interledger.settlement import end_remote
+from payres.interledger.clearing import end_remote
 from payres.operator import wallets
 from payres.operator.assets import deposit_liquidity, set_fee, set_rate
 from payres.operator.upkeep import invariant_checks

@@ -8,7 +8,8 @@ import httpx2
 import pytest
 
 from payres.interledger.node import node_of
-from payres.interledger.packets import Fulfill, decode_reply, encode_packet, fulfills
+from payres.interledger.oer import decode_reply, encode_packet
+from payres.interledger.packets import Fulfill
 from payres.operator import wallets
 from tests.conftest import Refused
 from tests.instance import Instance, run_instance
@@ -59,7 +60,7 @@ def test_money_goes_straight_to_the_wallet(server: Instance, anonymous: httpx2.C
     prepare = Sender(body["destination_account"], opened.shared_secret, server.clock).prepare(123)
     # The secret that was given away is the one that the server reads with.
     secret = base64.b64decode(body["shared_secret"])
-    assert fulfills(type(opened.shared_secret)(secret).fulfillment(prepare.data), prepare.condition)
+    assert Fulfill(type(opened.shared_secret)(secret).fulfillment(prepare.data)).fits(prepare.condition)
     headers = {"Authorization": "Bearer in", "Content-Type": "application/octet-stream"}
     answer = anonymous.post(f"{server.base_url}/ilp", content=encode_packet(prepare), headers=headers)
     assert isinstance(decode_reply(answer.content), Fulfill)

@@ -11,21 +11,10 @@ from math import floor
 from typing import Any, NamedTuple, TypeVar
 
 from payres.core.protocol.amounts import Asset
-from payres.interledger.packets import (
-    Code,
-    Fulfill,
-    Outcome,
-    Prepare,
-    Reject,
-    Reply,
-    Unanswered,
-    decode_prepare,
-    decode_reply,
-    encode_packet,
-    fulfills,
-    too_large_data,
-)
-from payres.interledger.sending.connection import Destination, StreamConnection, Timing, monotonic
+from payres.interledger.oer import decode_prepare, decode_reply, encode_packet
+from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Reject, Reply, Unanswered, too_large_data
+from payres.interledger.sending.connection import Destination, StreamConnection
+from payres.interledger.sending.timing import Timing, monotonic
 from payres.interledger.stream import ConnectionClose, Frame, PacketType, SharedSecret, StreamPacket
 
 T = TypeVar("T")
@@ -63,7 +52,7 @@ class Receiver:
             code, frames = Code.APPLICATION_ERROR, (ConnectionClose(),)
         elif arrived < packet.prepare_amount:
             code = Code.APPLICATION_ERROR
-        elif fulfills(fulfillment, prepare.condition):
+        elif Fulfill(fulfillment).fits(prepare.condition):
             self.received += arrived
             self.last = arrived
             return Fulfill(fulfillment, self._say(packet, PacketType.FULFILL, arrived, frames))
@@ -134,7 +123,7 @@ class SimulatedPath:
             self.in_flight -= prepare.amount
             self.packets -= 1
         if isinstance(outcome, Fulfill):
-            assert fulfills(outcome.fulfillment, prepare.condition)
+            assert outcome.fits(prepare.condition)
             self.fulfilled += prepare.amount
             self.delivered += delivered(outcome)
         elif isinstance(outcome, Unanswered):

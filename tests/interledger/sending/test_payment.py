@@ -9,18 +9,20 @@ from msgspec.structs import replace
 
 from payres.core.protocol.amounts import MAX_LEDGER, MAX_VALUE, Asset, ProbedPath
 from payres.core.protocol.clock import SECOND
-from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Reject, Reply, Unanswered, too_large_data
-from payres.interledger.sending.connection import (
+from payres.interledger.packets import (
     MAX_QUOTED,
-    Answer,
-    Destination,
-    StreamConnection,
-    close,
-    describe_reject,
-    monotonic,
-    stop_reason,
+    Code,
+    Fulfill,
+    Outcome,
+    Prepare,
+    Reject,
+    Reply,
+    Unanswered,
+    too_large_data,
 )
+from payres.interledger.sending.connection import Answer, Destination, StreamConnection, close, stop_reason
 from payres.interledger.sending.payment import Plan, Progress, Result, pay
+from payres.interledger.sending.timing import monotonic
 from payres.interledger.stream import (
     ConnectionAssetDetails,
     ConnectionClose,
@@ -523,7 +525,7 @@ def test_smaller_amount_after_one_that_was_too_large(code: str, data: bytes, fou
 
 def test_sentences_quote_peers_cut_and_escaped() -> None:
     reject = Reject("F00", "test." + "a" * 1000, "\x1b[31mred\r\n" + "x" * 5000)
-    sentence = describe_reject(reject)
+    sentence = str(reject)
     assert sentence.isprintable()
     assert len(sentence) < 3 * MAX_QUOTED
     closed = Reject(Code.APPLICATION_ERROR)

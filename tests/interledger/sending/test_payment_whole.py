@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from payres.core.protocol.amounts import Asset, unit_rate
 from payres.core.protocol.clock import MINUTE
 from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Reject, Reply, Unanswered
-from payres.interledger.sending.connection import SendingFailed, StreamConnection, close, monotonic
+from payres.interledger.sending.connection import SendingFailed, StreamConnection, close
 from payres.interledger.sending.payment import Plan, Progress, Result, pay
 from payres.interledger.sending.probe import max_source, min_delivery, probe, promise_of
+from payres.interledger.sending.timing import monotonic
 from tests.helpers import examples
 from tests.interledger.sending.simulated_path import CONNECTOR, Entry, Receiver, SimulatedPath, connect, run
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from payres.core.protocol.amounts import MAX_VALUE, ProbedPath, RateBounds
 from payres.core.protocol.clock import SECOND
 from payres.interledger.packets import Code, Prepare, Reject, too_large_data
-from payres.interledger.sending.connection import SendingFailed, monotonic
+from payres.interledger.sending.connection import SendingFailed
 from payres.interledger.sending.probe import (
     check_funded,
     max_source,
@@ -22,6 +22,7 @@ from payres.interledger.sending.probe import (
     promise_of,
     sendable,
 )
+from payres.interledger.sending.timing import monotonic
 from payres.interledger.stream import ConnectionClose
 from tests.helpers import examples
 from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, TwoExchanges, connect, run

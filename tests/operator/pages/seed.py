@@ -10,12 +10,12 @@ from payres.core.store import clients
 from payres.core.store.outgoing_payments import OUTGOING, OutgoingRecord
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
-from payres.interledger import settlement
-from payres.interledger.settlement import end_remote
+from payres.interledger import clearing
+from payres.interledger.clearing import end_remote
 from payres.interledger.store.packets import PacketRecord
 from payres.operator import api_keys, assets, keys, wallets, webhooks
 from payres.operator.store.events import events_of
-from payres.webhooks.deliveries import ToSend, note_attempts
+from payres.webhooks.rounds import ToSend, note_attempts
 from payres.webhooks.sender import Attempt
 from payres.webhooks.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord
 from tests.helpers import last_segment, usd
@@ -107,7 +107,7 @@ def give_up(work: Work) -> tuple[str, str]:
     OUTGOING.insert(work, sending_payment(payment_id, wallet.id, client.id, work.now, terms, None))
     ledger.hold(work, wallet.account_id, 1000, outgoing_payment_id=payment_id)
     packet = PacketRecord(packet_id, peer.id, payment_id, None, None, 500, 500, b"prepare", work.now, "prepared")
-    settlement.prepare(work, packet, peer)
-    settlement.leave_unresolved(work, packet)
+    clearing.prepare(work, packet, peer)
+    clearing.leave_unresolved(work, packet)
     end_remote(work, OUTGOING.by_id(work, payment_id), f"the receiver said {HOSTILE}")
     return payment_id, packet_id

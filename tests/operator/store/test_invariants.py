@@ -12,7 +12,7 @@ from payres.core.store import clients
 from payres.core.store.connections import connect_writer
 from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.work import Transaction, Work
-from payres.interledger import settlement
+from payres.interledger import clearing
 from payres.interledger.store.packets import PacketRecord
 from payres.interledger.store.peers import PeerRecord
 from payres.operator import assets, wallets
@@ -76,9 +76,9 @@ def tx(tx: Work) -> Transaction:
         (a_packet("fulfilled", far, from_peer_id=near.id), far),
         (a_packet("rejected", euro, from_peer_id=near.id, amount=90), euro),
     ):
-        settlement.prepare(tx, packet, peer)
-    settlement.fulfil(tx, "fulfilled", 0)
-    settlement.reject(tx, "rejected")
+        clearing.prepare(tx, packet, peer)
+    clearing.fulfil(tx, "fulfilled", 0)
+    clearing.reject(tx, "rejected")
     return tx
 
 

@@ -21,7 +21,7 @@ from payres.core.store.connections import connect_writer
 from payres.core.store.database import Database
 from payres.core.store.rows import number
 from payres.core.store.work import Environment, Work
-from payres.interledger.settlement import ABOVE_LIMIT, SHORT_THERE
+from payres.interledger.clearing import ABOVE_LIMIT, SHORT_THERE
 from payres.operator import assets, wallets, webhooks
 from payres.operator.limits import MIN_FREE_BYTES
 from payres.operator.store import missing_rates

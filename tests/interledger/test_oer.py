@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.core.protocol.clock import EARLIEST, LATEST, parse_time
-from payres.interledger import packets
-from payres.interledger.packets import CodecError, OctetReader
+from payres.interledger import oer
+from payres.interledger.oer import CodecError, OctetReader
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Vector = dict[str, Any]
@@ -18,26 +18,26 @@ Vector = dict[str, Any]
 
 def test_var_uint_vectors(var_uint_vector: Vector) -> None:
     value, data = int(var_uint_vector["value"]), bytes.fromhex(var_uint_vector["hex"])
-    assert packets.var_uint(value) == data
+    assert oer.var_uint(value) == data
     assert OctetReader(data).var_uint() == value
 
 
 def test_length_vectors(length_vector: Vector) -> None:
     contents = bytes(length_vector["length"])
     data = bytes.fromhex(length_vector["prefix"]) + contents
-    assert packets.var_octets(contents) == data
+    assert oer.var_octets(contents) == data
     assert OctetReader(data).var_octets() == contents
 
 
 def test_uint64_vectors(uint64_vector: Vector) -> None:
     value, data = int(uint64_vector["value"]), bytes.fromhex(uint64_vector["hex"])
-    assert packets.uint64(value) == data
+    assert oer.uint64(value) == data
 
 
 def test_timestamp_vectors(timestamp_vector: Vector) -> None:
     us, data = parse_time(timestamp_vector["iso"]), bytes.fromhex(timestamp_vector["hex"])
-    assert packets.timestamp(us) == data
-    assert packets.parse_timestamp(data) == us
+    assert oer.timestamp(us) == data
+    assert oer.parse_timestamp(data) == us
 
 
 LENGTHS_NOT_THE_SHORTEST = ["8100", "810100", "817f" + "00" * 127, "82000100", "820080" + "00" * 128]
@@ -79,11 +79,11 @@ NO_TIMESTAMPS = (
 @pytest.mark.parametrize("text", [*NO_TIMESTAMPS.split(" "), "2017 224161432200", ""])
 def test_timestamps_that_do_not_exist_are_refused(text: str) -> None:
     with pytest.raises(CodecError):
-        packets.parse_timestamp(text.encode())
+        oer.parse_timestamp(text.encode())
 
 
 @given(st.integers(EARLIEST, LATEST))
 def test_timestamps_agree_with_the_calendar_and_come_back_rounded_down(us: int) -> None:
     at = EPOCH + timedelta(microseconds=us)
-    assert packets.timestamp(us).decode() == f"{at.year:04}{at:%m%d%H%M%S}{at.microsecond // 1000:03}"
-    assert packets.parse_timestamp(packets.timestamp(us)) == us // 1000 * 1000
+    assert oer.timestamp(us).decode() == f"{at.year:04}{at:%m%d%H%M%S}{at.microsecond // 1000:03}"
+    assert oer.parse_timestamp(oer.timestamp(us)) == us // 1000 * 1000

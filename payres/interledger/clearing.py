@@ -1,4 +1,4 @@
-"""The money of packets: balances with peers, and the settlement of payments to other servers.
+"""The money of packets, as it clears: balances with peers, and the ends of payments to other servers.
 
 A packet of our own payment is covered by the payment's hold; a forwarded packet holds money of the account of the peer
 that sent it. If the next peer has another asset, the exchange goes through the liquidity accounts.
@@ -15,7 +15,7 @@ import msgspec
 
 from payres.core.payments import ledger, settlement
 from payres.core.payments.ledger import NotEnough, free_balance
-from payres.core.protocol.amounts import MAX_LEDGER
+from payres.core.protocol.amounts import MAX_LEDGER, ProbedPath
 from payres.core.protocol.errors import InvalidAmount
 from payres.core.protocol.event_types import PacketEvent, PeerEvent
 from payres.core.store import accounts, grants, representations
@@ -24,7 +24,7 @@ from payres.core.store.outgoing_payments import OUTGOING, OutgoingRecord
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Damaged, Transaction, Work
 from payres.interledger.packets import Code, PacketRejected
-from payres.interledger.store import elsewhere, outgoing_payments, packets, peers
+from payres.interledger.store import outgoing_payments, packets, peers, remote_resources
 from payres.interledger.store.packets import PACKETS, PacketRecord
 from payres.interledger.store.peers import PeerRecord
 
@@ -203,7 +203,7 @@ def end_remote(work: Work, payment: OutgoingRecord, failure: str | None) -> None
     _give_back(work, payment, unused, terms.receive - payment.spent_receive)
     failure = None if sent == terms.debit else failure
     outgoing_payments.end_outgoing(work, payment.id, sent, payment.delivered, failure, work.now)
-    elsewhere.make_due(work, payment.id, work.now)
+    remote_resources.make_due(work, payment.id, work.now)
     if payment.has_begun:
         outgoing_payments.note_overlap(work, terms.receiver)
     state, name = ("failed", "outgoing_payment.failed") if failure else ("completed", "outgoing_payment.completed")
@@ -239,9 +239,14 @@ def payment_of(tx: Transaction, packet: PacketRecord) -> OutgoingRecord:
     return OUTGOING.by_id(tx, packet.outgoing_payment_id)
 
 
+def probed_path(payment: OutgoingRecord) -> ProbedPath:
+    """The path that the quote of our own payment probed."""
+    assert payment.terms.path is not None, "payments to other servers have a path"
+    return payment.terms.path
+
+
 def _most_delivered(payment: OutgoingRecord, packet: PacketRecord) -> int:
-    assert payment.terms.path is not None, "payments with packets have a path"
-    return min(payment.terms.path.most(packet.source_amount), MAX_LEDGER)
+    return min(probed_path(payment).most(packet.source_amount), MAX_LEDGER)
 
 
 @ledger.movement

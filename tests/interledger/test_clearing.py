@@ -17,9 +17,9 @@ from payres.core.store import accounts, clients
 from payres.core.store.connections import connect_writer
 from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.work import Damaged, Transaction, Work
-from payres.interledger import settlement
+from payres.interledger import clearing
+from payres.interledger.clearing import end_remote, payment_hold
 from payres.interledger.packets import Code, PacketRejected
-from payres.interledger.settlement import end_remote, payment_hold
 from payres.interledger.store import packets
 from payres.interledger.store.packets import PacketRecord
 from payres.interledger.unanswered import find_standing
@@ -130,9 +130,9 @@ class Machine:
         packet_id = list(self.packets)[which % len(self.packets)]
         is_new = self.states[packet_id] == "prepared"
         if how == "fulfilled":
-            assert settlement.fulfil(self.work(), packet_id, delivered) is is_new
+            assert clearing.fulfil(self.work(), packet_id, delivered) is is_new
         else:
-            assert settlement.reject(self.work(), packet_id) is is_new
+            assert clearing.reject(self.work(), packet_id) is is_new
         if is_new:
             self.states[packet_id] = how
 
@@ -150,7 +150,7 @@ class Machine:
             return
         for packet in self.chosen({"prepared"}, outgoing_payment_id=payment_id):
             for _ in range(2):
-                settlement.leave_unresolved(self.work(), packet)
+                clearing.leave_unresolved(self.work(), packet)
             self.states[packet.id] = "doubtful"
         self.end(payment_id, "nobody knows")
 
@@ -197,7 +197,7 @@ class Machine:
         liquid = onward != "euros" or self.onward({*PAID, "prepared"}, "euros") + there <= LIQUIDITY
         refused = pytest.raises(PacketRejected, match=Code.INSUFFICIENT_LIQUIDITY if fits else code)
         with nullcontext() if fits and liquid else refused, savepoint(self.tx):
-            settlement.prepare(self.work(), packet, require_peer(self.work(), onward))
+            clearing.prepare(self.work(), packet, require_peer(self.work(), onward))
             self.packets[packet.id], self.states[packet.id] = packet, "prepared"
 
 
@@ -270,7 +270,7 @@ def test_payment_ends_with_its_last_packet_unless_what_arrived_is_an_estimate_or
         machine.do(("send", "payment-1", "dollars", 100))
     machine.do(("decide", "fulfilled", 0, delivered))
     OUTGOING.update(machine.work(), "payment-1", estimated=estimated)
-    settlement.end_if_finished(machine.work(), "payment-1")
+    clearing.end_if_finished(machine.work(), "payment-1")
     assert OUTGOING.by_id(machine.work(), "payment-1").state == state
 
 

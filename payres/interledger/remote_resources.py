@@ -12,8 +12,8 @@ from payres.core.remote.connection import FetchFailed
 from payres.core.store.database import Database
 from payres.core.store.work import Work
 from payres.interledger.remote_receivers import RemoteReceivers
-from payres.interledger.store import elsewhere
-from payres.interledger.store.elsewhere import ELSEWHERE, MadeRecord
+from payres.interledger.store import remote_resources
+from payres.interledger.store.remote_resources import REMOTE_RESOURCES, RemoteResourceRecord
 
 log = logging.getLogger("payres.elsewhere")
 FIRST_PAUSE: Final = 10 * SECOND  # after an attempt to end something; it doubles with each
@@ -29,7 +29,7 @@ class StillNeeded(Protocol):
     def __call__(self, work: Work, id: str, now: int) -> bool: ...
 
 
-async def end_elsewhere(
+async def end_remote_resource(
     database: Database, receivers: RemoteReceivers, id: str, needed: StillNeeded | None = None
 ) -> None:
     """Ends what is due, or puts that off; what its server refuses again and again is left to expire there."""
@@ -45,28 +45,28 @@ async def end_elsewhere(
     except FetchFailed as error:
         await database.write(partial(_put_off, record=record, error=error))
     else:
-        await database.write(partial(elsewhere.forget, id=id))
+        await database.write(partial(remote_resources.forget, id=id))
 
 
-def _due(work: Work, needed: StillNeeded | None, id: str) -> tuple[MadeRecord, str] | None:
-    record = ELSEWHERE.get(work, id)
+def _due(work: Work, needed: StillNeeded | None, id: str) -> tuple[RemoteResourceRecord, str] | None:
+    record = REMOTE_RESOURCES.get(work, id)
     if record is None or record.due_at is None:
         return None
-    if elsewhere.is_being_paid(work, record.url):  # the end of that payment ends it: its server gave it to both
-        elsewhere.forget(work, id)
+    if remote_resources.is_being_paid(work, record.url):  # the end of that payment ends it: its server gave it to both
+        remote_resources.forget(work, id)
         return None
     if needed is not None and needed(work, id, work.now):  # set back, the clock makes its end seem too far ahead
-        elsewhere.make_due(work, id, work.now + HOUR)
+        remote_resources.make_due(work, id, work.now + HOUR)
         return None
-    return record, elsewhere.token_of(work, record)
+    return record, remote_resources.token_of(work, record)
 
 
-def _put_off(work: Work, record: MadeRecord, error: FetchFailed) -> None:
+def _put_off(work: Work, record: RemoteResourceRecord, error: FetchFailed) -> None:
     refusals = record.refusals + 1 if error.reason == "refused" or not error.retryable else 0
     is_late = record.attempts >= MANY_ATTEMPTS and not lasts(record.noted_at + END_FOR, work.now, END_FOR)
     if refusals >= MOST_REFUSALS or is_late:
         log.warning("%s stays open until its server ends it: %s", record.url, error.sentence)
-        elsewhere.forget(work, record.id)
+        remote_resources.forget(work, record.id)
     else:
         pause = min(FIRST_PAUSE << min(record.attempts, 16), LONGEST_PAUSE)
-        elsewhere.postpone(work, record.id, work.now + pause, error.sentence[:300], refusals)
+        remote_resources.postpone(work, record.id, work.now + pause, error.sentence[:300], refusals)

@@ -14,7 +14,7 @@ SECRET: Final = "elsewhere"  # noqa: S105 - the name of the secret that encrypts
 LONGEST: Final = DAY  # from a time to the end that is due then
 
 
-class MadeRecord(msgspec.Struct, frozen=True):
+class RemoteResourceRecord(msgspec.Struct, frozen=True):
     """A row of `made_elsewhere`. Its id is that of the outgoing payment that pays the incoming payment at `url`, or, in
     hexadecimal, of the checkout whose grant is continued there with `token`. Times are microseconds."""
 
@@ -29,7 +29,7 @@ class MadeRecord(msgspec.Struct, frozen=True):
     problem: str | None = None
 
 
-ELSEWHERE: Final = Table(MadeRecord, "made_elsewhere")
+REMOTE_RESOURCES: Final = Table(RemoteResourceRecord, "made_elsewhere")
 DUE: Final = DueKind(
     name="elsewhere",
     table="made_elsewhere",
@@ -44,7 +44,7 @@ DUE: Final = DueKind(
 
 def note_bill(tx: Transaction, payment_id: str, url: str, now: int) -> None:
     """Notes that the incoming payment at `url` was made for this outgoing payment, whose end ends it too."""
-    ELSEWHERE.insert(tx, MadeRecord(payment_id, "incoming-payment", url, now))
+    REMOTE_RESOURCES.insert(tx, RemoteResourceRecord(payment_id, "incoming-payment", url, now))
 
 
 def note_grant(tx: Transaction, id: str, url: str, token: str, now: int, due_at: int) -> None:
@@ -52,10 +52,10 @@ def note_grant(tx: Transaction, id: str, url: str, token: str, now: int, due_at:
     token."""
     encrypted = server_secrets.encrypt(tx, SECRET, token)
     if not tx.execute("UPDATE made_elsewhere SET token = ? WHERE id = ?", (encrypted, id)).rowcount:
-        ELSEWHERE.insert(tx, MadeRecord(id, "grant", url, now, encrypted, due_at))
+        REMOTE_RESOURCES.insert(tx, RemoteResourceRecord(id, "grant", url, now, encrypted, due_at))
 
 
-def token_of(tx: Transaction, record: MadeRecord) -> str:
+def token_of(tx: Transaction, record: RemoteResourceRecord) -> str:
     """The token that continues a grant."""
     return "" if record.token is None else server_secrets.decrypt(tx, SECRET, record.token)
 

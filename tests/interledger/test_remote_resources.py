@@ -13,12 +13,13 @@ import pytest
 from payres.agenda.store.agenda import Agenda
 from payres.core.process.worker import cancel_all
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND
-from payres.core.remote.http import NOTHING, Elsewhere, GuardedClient
+from payres.core.remote.http import NOTHING, GuardedClient, RemoteEffect
 from payres.core.store.events import Changes
 from payres.core.store.incoming_payments import INCOMING, IncomingRecord
-from payres.interledger.elsewhere import MOST_REFUSALS, end_elsewhere
-from payres.interledger.remote_receivers import PAYING, OwnIdentity, RemoteReceivers
-from payres.interledger.store import elsewhere
+from payres.interledger.identity import OwnIdentity
+from payres.interledger.remote_receivers import PAYING, RemoteReceivers
+from payres.interledger.remote_resources import MOST_REFUSALS, end_remote_resource
+from payres.interledger.store import remote_resources
 from payres.testing.peering import peer
 from tests.core.remote.conftest import Answer, Site
 from tests.helpers import ROOT, TIMEOUT, wait_until
@@ -38,13 +39,13 @@ LEFT_ALONE = MOST_REFUSALS
 # Who ends what
 
 
-def declared() -> dict[str, Elsewhere]:
+def declared() -> dict[str, RemoteEffect]:
     """All that requests make on other servers, by its names in the program."""
     found = {
         (module, target.id)
         for module in MODULES
         for node in nodes(module)
-        if isinstance(node, ast.AnnAssign) and node.value is not None and called(node.value) == "Elsewhere"
+        if isinstance(node, ast.AnnAssign) and node.value is not None and called(node.value) == "RemoteEffect"
         for target in [node.target]
         if isinstance(target, ast.Name)
     }
@@ -54,7 +55,7 @@ def declared() -> dict[str, Elsewhere]:
 def test_table_says_who_ends_what_is_made_on_other_servers() -> None:
     text = (ROOT / "docs/peering.md").read_text().partition("## What payres makes on other servers")[2]
     rows = re.findall(r"^\| (.+?) \| (.+?) \|$", text.partition("\n## ")[0], re.MULTILINE)
-    made = {Elsewhere(*row) for row in rows[1:] if "`payres pay`" not in row[0]}
+    made = {RemoteEffect(*row) for row in rows[1:] if "`payres pay`" not in row[0]}
     assert made == {*declared().values()} - {NOTHING}
 
 
@@ -106,7 +107,7 @@ def test_bill_is_completed_when_its_payment_has_ended(pair: Sequence[Instance], 
     settings = a.context.settings
     lifetime = max(settings.interaction_lifetime, settings.quote_lifetime) * SECOND + PAYING
     assert lifetime - MINUTE < priced.expires_at - priced.created_at <= lifetime + MINUTE
-    wait_until(lambda: not a.read(lambda work: elsewhere.ELSEWHERE.list(work, "")))
+    wait_until(lambda: not a.read(lambda work: remote_resources.REMOTE_RESOURCES.list(work, "")))
 
 
 # What the other server may answer
@@ -125,10 +126,10 @@ def receivers_of(node: Node, http: GuardedClient) -> RemoteReceivers:
 async def attempts(node: Node, receivers: RemoteReceivers) -> int:
     """How often it is tried to end what was noted as `made`, each time when it is due."""
     count = 0
-    while record := await node.database.read(lambda work: elsewhere.ELSEWHERE.get(work, "made")):
+    while record := await node.database.read(lambda work: remote_resources.REMOTE_RESOURCES.get(work, "made")):
         assert record.due_at is not None
         node.clock.advance(max(record.due_at - node.clock.now(), 0) / SECOND)
-        await end_elsewhere(node.database, receivers, "made")
+        await end_remote_resource(node.database, receivers, "made")
         count += 1
     return count
 
@@ -164,8 +165,10 @@ async def test_bill_is_completed_or_left_to_expire(
 ) -> None:
     began = node.clock.now()
     answer = [Answer({}, one) for one in status] if isinstance(status, list) else Answer({}, status)
-    await node.write(partial(elsewhere.note_bill, payment_id="made", url=bill(site, **{step: answer}), now=began))
-    await node.write(partial(elsewhere.make_due, id="made", now=began))
+    await node.write(
+        partial(remote_resources.note_bill, payment_id="made", url=bill(site, **{step: answer}), now=began)
+    )
+    await node.write(partial(remote_resources.make_due, id="made", now=began))
     assert await attempts(node, receivers) == times
     assert node.clock.now() - began <= {1: 0, LEFT_ALONE: HOUR}.get(times, 30 * DAY + 6 * HOUR)
     assert not await node.write(lambda work: work.execute("SELECT * FROM made_elsewhere").fetchall())
@@ -176,24 +179,24 @@ async def test_bill_that_its_server_gave_to_two_payments_is_completed_after_both
 ) -> None:
     url = bill(site)
     for id in ("one", "made"):
-        await node.write(partial(elsewhere.note_bill, payment_id=id, url=url, now=node.clock.now()))
-    await node.write(partial(elsewhere.make_due, id="one", now=node.clock.now()))
-    await end_elsewhere(node.database, receivers, "one")
+        await node.write(partial(remote_resources.note_bill, payment_id=id, url=url, now=node.clock.now()))
+    await node.write(partial(remote_resources.make_due, id="one", now=node.clock.now()))
+    await end_remote_resource(node.database, receivers, "one")
     assert not site.requests
-    await node.write(partial(elsewhere.make_due, id="made", now=node.clock.now()))
+    await node.write(partial(remote_resources.make_due, id="made", now=node.clock.now()))
     assert await attempts(node, receivers) == 1
     assert [request.target for request in site.requests].count("/incoming-payments/1/complete") == 1
-    assert not await node.database.read(lambda work: elsewhere.ELSEWHERE.list(work, ""))
+    assert not await node.database.read(lambda work: remote_resources.REMOTE_RESOURCES.list(work, ""))
 
 
 async def test_clock_that_was_far_ahead_leaves_no_bill_open(node: Node, receivers: RemoteReceivers, site: Site) -> None:
     made = partial(
-        elsewhere.note_bill, payment_id="made", url=bill(site, complete=Answer({}, 503)), now=node.clock.now()
+        remote_resources.note_bill, payment_id="made", url=bill(site, complete=Answer({}, 503)), now=node.clock.now()
     )
     await node.write(made)
-    await node.write(partial(elsewhere.make_due, id="made", now=node.clock.now()))
+    await node.write(partial(remote_resources.make_due, id="made", now=node.clock.now()))
     node.clock.advance(40 * DAY / SECOND)
-    await end_elsewhere(node.database, receivers, "made")
+    await end_remote_resource(node.database, receivers, "made")
     node.clock.advance(-40 * DAY / SECOND)
     bill(site)
     assert await attempts(node, receivers) == 1
@@ -233,7 +236,7 @@ async def test_grant_is_cancelled_or_left_to_expire(
     site.pages["DELETE /continue/1"] = answer
     now = node.clock.now()
     note = partial(
-        elsewhere.note_grant, id="made", url=f"{site.base}/continue/1", token="in-clear", now=now, due_at=now
+        remote_resources.note_grant, id="made", url=f"{site.base}/continue/1", token="in-clear", now=now, due_at=now
     )
     await node.write(note)
     [row] = await node.write(lambda work: work.execute("SELECT * FROM made_elsewhere").fetchall())
@@ -248,7 +251,7 @@ async def test_token_that_fits_into_no_header_ends_as_a_refusal_does(
 ) -> None:
     now = node.clock.now()
     url = f"{site.base}/continue/1"
-    await node.write(partial(elsewhere.note_grant, id="made", url=url, token=token, now=now, due_at=now))
+    await node.write(partial(remote_resources.note_grant, id="made", url=url, token=token, now=now, due_at=now))
     assert (await attempts(node, receivers), site.requests) == (LEFT_ALONE, [])
 
 
@@ -257,21 +260,21 @@ async def test_what_was_not_ended_before_a_crash_is_ended_after_it(tmp_path: Pat
     async with GuardedClient(allow_private_hosts=True) as http:
         async with open_node(tmp_path / "node.db") as node:
             now = node.clock.now()
-            await node.write(partial(elsewhere.note_bill, payment_id="made", url=url, now=now))
-            await node.write(partial(elsewhere.make_due, id="made", now=now))
-            await end_elsewhere(node.database, receivers_of(node, http), "made")
+            await node.write(partial(remote_resources.note_bill, payment_id="made", url=url, now=now))
+            await node.write(partial(remote_resources.make_due, id="made", now=now))
+            await end_remote_resource(node.database, receivers_of(node, http), "made")
         site.pages[COMPLETE] = Answer({})
         async with open_node(tmp_path / "node.db") as node:
             node.clock.advance(10)
             ended, again = asyncio.Event(), receivers_of(node, http)
 
             async def end(id: str) -> None:
-                await end_elsewhere(node.database, again, id)
+                await end_remote_resource(node.database, again, id)
                 ended.set()
 
-            running = asyncio.create_task(Agenda(elsewhere.DUE, node.database, Changes(), end).run())
+            running = asyncio.create_task(Agenda(remote_resources.DUE, node.database, Changes(), end).run())
             async with asyncio.timeout(TIMEOUT):
                 await ended.wait()
             await cancel_all([running])
-            assert not await node.database.read(lambda work: elsewhere.ELSEWHERE.list(work, ""))
+            assert not await node.database.read(lambda work: remote_resources.REMOTE_RESOURCES.list(work, ""))
     assert [request.target for request in site.requests].count("/incoming-payments/1/complete") == 2

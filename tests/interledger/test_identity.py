@@ -11,8 +11,8 @@ from payres.core.remote.connection import FetchFailed
 from payres.core.signatures.jwk import JWK, jwk_from_public_bytes
 from payres.core.signatures.sign import Message, signature_base
 from payres.core.signatures.verify import is_signature
+from payres.interledger.identity import OwnIdentity
 from payres.interledger.node import node_of
-from payres.interledger.remote_receivers import OwnIdentity
 from payres.operator import keys, wallets
 from payres.testing.clock import MovableClock
 from tests.instance import Instance, run_instance
