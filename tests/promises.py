@@ -112,7 +112,7 @@ def value_of(name: str) -> Any:
 @cache
 def limits() -> Mapping[str, ModuleType]:
     """Each limit by its name, with the module of the core or of a part that has it."""
-    modules = [name for name in _sources() if name.endswith(".limits") and name != "payres.core.grants.limits"]
+    modules = [name for name in _sources() if name.endswith(".limits") and name != "payres.core.grants.spending_limits"]
     return {name: found for found in map(import_module, modules) for name in vars(found) if name.isupper()}
 
 

@@ -245,7 +245,7 @@ def test_every_module_is_in_a_room() -> None:
 
 
 def test_each_test_file_of_a_room_is_named_for_a_module_of_it_and_each_module_has_one() -> None:
-    """As test_limits.py and test_limits_intervals.py are for limits.py."""
+    """As test_spending_limits.py and test_spending_limits_intervals.py are for limits.py."""
     names = {module.removeprefix("payres/").removesuffix(".py").removesuffix("/__init__") for module in MODULES}
     folders, modules = {name for name in names if (ROOT / "payres" / name).is_dir()}, set(names)
     modules -= {"__init__", "__main__", *folders} - {"core/store/migrations"}

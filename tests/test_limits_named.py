@@ -8,7 +8,7 @@ import pytest
 from starlette.requests import Request
 
 from payres.accounts.passwords import hash_password
-from payres.core.grants.limits import parse_interval
+from payres.core.grants.spending_limits import parse_interval
 from payres.core.http.requests import idempotency_key, page_query
 from payres.core.http.responses import check_accept
 from payres.core.protocol.errors import DomainError, SignatureError

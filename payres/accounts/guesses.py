@@ -8,7 +8,7 @@ from payres.accounts.limits import MAX_WRONG_PASSWORDS, MAX_WRONG_PASSWORDS_PER_
 from payres.accounts.passwords import PasswordGate, password_slots, too_busy
 from payres.accounts.store.kinds import Account, Kind
 from payres.accounts.store.owners import OF_OWNERS
-from payres.core.process.newest import Newest
+from payres.core.process.bounded_mapping import Newest
 from payres.core.process.slots import SlotsBusy
 from payres.core.protocol.clock import MINUTE, SECOND
 from payres.core.protocol.errors import SignInFailed, TooManyRequests

@@ -26,9 +26,9 @@ from payres.core.http.error_answers import note_error
 from payres.core.http.routing import OnFirstUse
 from payres.core.protocol.errors import DomainError
 from payres.core.store.work import Work
+from payres.html.concurrent_edits import ChangedMeanwhile, filled, save_unchanged, sides_of
 from payres.html.forms import Form
 from payres.html.html import brand_of, language_of, redirect
-from payres.html.meanwhile import ChangedMeanwhile, filled, save_unchanged, sides_of
 from payres.html.sentences import problem_of
 
 FIDO2 = OnFirstUse(load_fido2)

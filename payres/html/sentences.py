@@ -8,7 +8,7 @@ import msgspec
 from markupsafe import Markup
 
 from payres.core.grants.access import granted_access
-from payres.core.grants.limits import Interval, Spending
+from payres.core.grants.spending_limits import Interval, Spending
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND
 from payres.core.protocol.errors import DomainError, TooManyRequests
 from payres.core.protocol.gnap import Access, Subject

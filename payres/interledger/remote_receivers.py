@@ -15,7 +15,7 @@ from typing import Annotated, Final, Literal, NamedTuple, TypeVar
 import msgspec
 from msgspec import Meta
 
-from payres.core.process.newest import Newest
+from payres.core.process.bounded_mapping import Newest
 from payres.core.protocol.amounts import Asset, parse_value
 from payres.core.protocol.clock import HOUR, SECOND, Clock, format_time, parse_time
 from payres.core.protocol.gnap import Token

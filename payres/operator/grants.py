@@ -12,7 +12,7 @@ from payres.accounts.notices import notify_of_app
 from payres.core.grants import consent, tokens
 from payres.core.grants.access import granted_access
 from payres.core.grants.consent import Pending
-from payres.core.grants.limits import Spending, current_window, spending_of, spent_in_window
+from payres.core.grants.spending_limits import Spending, current_window, spending_of, spent_in_window
 from payres.core.protocol.amounts import Asset, format_decimal, parse_value
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.gnap import Limits, OutgoingPaymentAccess

@@ -9,7 +9,7 @@ from msgspec import field
 
 from payres.accounts.guesses import SignInGuard
 from payres.core.http.context import Context
-from payres.core.process.newest import Newest
+from payres.core.process.bounded_mapping import Newest
 from payres.core.process.slots import Slots
 from payres.operator.admin_hosts import AdminHosts
 from payres.operator.declared.long_work import LongWorks

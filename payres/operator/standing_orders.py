@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from msgspec import UNSET, UnsetType
 
-from payres.core.grants.limits import parse_interval
+from payres.core.grants.spending_limits import parse_interval
 from payres.core.protocol.errors import require
 from payres.core.protocol.visible import visible_url
 from payres.core.protocol.wire import Resource

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.responses import Response
 
-from payres.core.grants.limits import spending_of
+from payres.core.grants.spending_limits import spending_of
 from payres.core.protocol.clock import HOUR, LATEST, SECOND
 from payres.core.protocol.errors import require
 from payres.core.protocol.identifiers import first_identifier, moment_of

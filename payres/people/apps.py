@@ -8,7 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from payres.core.grants import tokens
-from payres.core.grants.limits import NO_INTERVAL, Spending, spending_of, spent_in_window
+from payres.core.grants.spending_limits import NO_INTERVAL, Spending, spending_of, spent_in_window
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.errors import nothing_here, require

@@ -14,7 +14,7 @@ from payres.accounts.sessions import check_csrf, close_session, csrf_token
 from payres.accounts.store.owners import OF_OWNERS
 from payres.core.grants import consent
 from payres.core.grants.access import granted_access
-from payres.core.grants.limits import Spending, spending_of
+from payres.core.grants.spending_limits import Spending, spending_of
 from payres.core.http.context import context_of
 from payres.core.http.error_answers import note_error
 from payres.core.payments.incoming import is_remote

@@ -12,7 +12,7 @@ from payres.accounts.sessions import Browser, check_csrf, find_session, is_stale
 from payres.accounts.store.owners import OF_OWNERS, OwnerRecord, owner_of
 from payres.core.grants.access import granted_access
 from payres.core.grants.consent import Pending, check_active, check_undecided, decide, find_pending
-from payres.core.grants.limits import spending_of
+from payres.core.grants.spending_limits import spending_of
 from payres.core.protocol.amounts import Asset, parse_value
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.errors import InvalidAmount, WrongState

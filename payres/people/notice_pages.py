@@ -19,10 +19,10 @@ from payres.core.protocol.clock import lasts
 from payres.core.protocol.errors import InvalidRequest, MethodNotAllowed, TooManyRequests, nothing_here
 from payres.core.store import audit
 from payres.core.store.work import Work
+from payres.html.concurrent_edits import ChangedMeanwhile, filled, save_unchanged, sides_of
 from payres.html.forms import Form
 from payres.html.html import PAGE_METHODS, redirect, render
 from payres.html.language import marked
-from payres.html.meanwhile import ChangedMeanwhile, filled, save_unchanged, sides_of
 from payres.html.sentences import problem_of
 from payres.people.sessions import NOTICES, SETTINGS_TAB, OwnerVisit
 

@@ -7,11 +7,11 @@ from contextlib import suppress
 from typing import Final
 from urllib.parse import urlsplit
 
-from payres.core.grants.limits import Spending
+from payres.core.grants.spending_limits import Spending
 from payres.core.http.context import Context
 from payres.core.payments.incoming import open_receiver
 from payres.core.payments.quotes import unit_rate_between
-from payres.core.process.newest import Newest
+from payres.core.process.bounded_mapping import Newest
 from payres.core.process.rate_limiter import count_for_client
 from payres.core.process.slots import Slots
 from payres.core.process.worker import cancel_all

@@ -39,8 +39,8 @@ from payres.people import (
     settings,
     standing_order_pages,
     statements,
-    webhooks,
 )
+from payres.people import webhook_pages as webhooks
 from payres.people.activity import Reader, Wanted
 from payres.people.notice_texts import STOP_PATH
 from payres.people.services import people_of

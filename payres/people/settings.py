@@ -18,10 +18,10 @@ from payres.core.store import audit
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
 from payres.html import preferences, typed_amounts
+from payres.html.concurrent_edits import ChangedMeanwhile, Compared, filled, save_unchanged, sides_of
 from payres.html.forms import Form
 from payres.html.html import qr_code, redirect
 from payres.html.language import LanguageCode, marked
-from payres.html.meanwhile import ChangedMeanwhile, Compared, filled, save_unchanged, sides_of
 from payres.html.sentences import problem_of
 from payres.people.sessions import (
     OWNER_SIGN_IN,

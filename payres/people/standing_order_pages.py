@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 from starlette.responses import Response
 
 from payres.accounts.visits import Act
-from payres.core.grants.limits import Interval, Spending, parse_interval
+from payres.core.grants.spending_limits import Interval, Spending, parse_interval
 from payres.core.http.error_answers import note_error
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY, EPOCH_ORDINAL, HOUR
@@ -21,10 +21,10 @@ from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.quotes import QuoteRecord
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
+from payres.html.concurrent_edits import ChangedMeanwhile, Compared, sides_of
 from payres.html.forms import Form
 from payres.html.html import redirect
 from payres.html.language import Language, marked
-from payres.html.meanwhile import ChangedMeanwhile, Compared, sides_of
 from payres.html.sentences import length_words, problem_of
 from payres.html.typed_amounts import Mistyped, typed_amount
 from payres.interledger.node import node_of

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from payres.accounts.notices import notify
-from payres.core.grants.limits import Interval, parse_interval
+from payres.core.grants.spending_limits import Interval, parse_interval
 from payres.core.protocol.amounts import Asset, Terms, describe_amount, format_decimal
 from payres.core.protocol.clock import CORRECTION, DAY, HOUR, SECOND
 from payres.core.protocol.errors import DomainError, WrongState, nothing_here

@@ -12,7 +12,7 @@ import pytest
 from starlette.requests import Request
 
 from payres.accounts.cookies import browser_of
-from payres.core.grants.limits import parse_interval
+from payres.core.grants.spending_limits import parse_interval
 from payres.core.http.requests import idempotency_key, page_query
 from payres.core.http.responses import asks_for, check_accept
 from payres.core.process.rate_limiter import counted_address

@@ -15,7 +15,7 @@ import httpx2
 import msgspec
 import pytest
 
-from payres.core.grants.limits import parse_interval
+from payres.core.grants.spending_limits import parse_interval
 from payres.core.http.requests import idempotency_key
 from payres.core.http.responses import check_accept
 from payres.core.protocol.errors import DomainError, Rejected

@@ -5,7 +5,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from payres.core.grants.limits import Spending, parse_interval, spending_of
+from payres.core.grants.spending_limits import Spending, parse_interval, spending_of
 from payres.core.protocol.clock import parse_time
 from payres.core.protocol.gnap import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS, Access
 from payres.core.protocol.wire import encode

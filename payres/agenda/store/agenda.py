@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from payres.core.process.newest import Newest
+from payres.core.process.bounded_mapping import Newest
 from payres.core.process.worker import Pause, Worker, cancel_all, retry
 from payres.core.protocol.clock import CORRECTION, DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from payres.core.protocol.errors import Unavailable

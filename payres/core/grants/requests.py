@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from payres.core.grants.clients import remember
-from payres.core.grants.limits import check_requested_limits
+from payres.core.grants.spending_limits import check_requested_limits
 from payres.core.grants.tokens import Presented, emit_grant_event, issue_token, issued_before, revoke_grant
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import (

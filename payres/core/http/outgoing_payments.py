@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.core.grants.access import Caller
-from payres.core.grants.limits import Spent, current_window, spent_in_window
+from payres.core.grants.spending_limits import Spent, current_window, spent_in_window
 from payres.core.http import resources
 from payres.core.http.authorize import authorize_reading
 from payres.core.http.context import Context

@@ -19,6 +19,7 @@ from payres.core.http.responses import CrossOrigin
 from payres.core.http.routing import LateRoutes, Route, Router
 from payres.core.payments.incoming import report_expired
 from payres.core.payments.remote import LocalOnly, Remote
+from payres.core.payments.settlement import EmitPayment
 from payres.core.process.logs import RequestLog
 from payres.core.process.rate_limiter import RateLimiter
 from payres.core.process.settings import Settings
@@ -32,7 +33,7 @@ from payres.core.store.connections import server_lock
 from payres.core.store.database import Database, OwnedConnection
 from payres.core.store.events import Changes, Release, poll_events, purge_events
 from payres.core.store.server_secrets import ensure_secret, existing_secret
-from payres.core.store.work import EmitPayment, Environment, Transaction
+from payres.core.store.work import Environment, Transaction
 
 Background = Coroutine[object, object, None]
 # A client may send many requests at a time, each of which fetches its keys if its server forbids caching them.

@@ -6,7 +6,7 @@ Specification 2.4, 4.3.
 import msgspec
 
 from payres.core.grants.access import Caller
-from payres.core.grants.limits import Spent, check_limits
+from payres.core.grants.spending_limits import Spent, check_limits
 from payres.core.payments import ledger
 from payres.core.payments.incoming import PAID_MEANWHILE, LocalReceiver, fits, open_receiver
 from payres.core.payments.ledger import NotEnough

@@ -3,14 +3,14 @@
 Exchanges use the operator's liquidity, whose accounts may run low.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from payres.core.payments import ledger
 from payres.core.payments.incoming import credit
 from payres.core.payments.ledger import Side, free_balance
 from payres.core.protocol.amounts import Asset, describe_amount
 from payres.core.protocol.errors import InsufficientFunds
-from payres.core.protocol.event_types import LiquidityEvent
+from payres.core.protocol.event_types import LiquidityEvent, OutgoingPaymentEvent
 from payres.core.protocol.wire import OutgoingPayment
 from payres.core.store import accounts, representations
 from payres.core.store.accounts import ASSETS, AccountRecord
@@ -18,6 +18,9 @@ from payres.core.store.incoming_payments import IncomingRecord
 from payres.core.store.outgoing_payments import OutgoingRecord
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
+
+# How a part writes the events of a payment without a grant: `Environment.emit_ungranted`.
+EmitPayment = Callable[[Work, WalletRecord, OutgoingRecord, OutgoingPaymentEvent, Sequence[str]], None]
 
 
 def pay_locally(

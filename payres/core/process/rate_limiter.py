@@ -15,7 +15,7 @@ from typing import Final
 
 from starlette.types import Scope
 
-from payres.core.process.newest import Newest
+from payres.core.process.bounded_mapping import Newest
 from payres.core.protocol.clock import SECOND, Clock
 from payres.core.protocol.errors import TooManyRequests
 from payres.core.protocol.limits import BURST_SECONDS, MAX_COUNTED

@@ -15,7 +15,7 @@ from threading import Thread
 from typing import Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
-from payres.core.process.newest import Newest
+from payres.core.process.bounded_mapping import Newest
 from payres.core.process.rate_limiter import Requester, requested_by
 from payres.core.process.slots import Slots
 from payres.core.protocol.limits import (

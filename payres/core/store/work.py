@@ -7,7 +7,7 @@ import logging
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -15,13 +15,9 @@ from payres.core.process.logs import Metrics
 from payres.core.process.settings import Settings
 from payres.core.protocol import identifiers
 from payres.core.protocol.clock import SECOND, Clock, SystemClock
-from payres.core.protocol.event_types import EVENT_TYPES, OutgoingPaymentEvent
+from payres.core.protocol.event_types import EVENT_TYPES
 from payres.core.protocol.urls import Urls
 from payres.core.protocol.wire import encode
-
-if TYPE_CHECKING:
-    from payres.core.store.outgoing_payments import OutgoingRecord
-    from payres.core.store.wallets import WalletRecord
 
 QUIET: Final = 10 * SECOND  # without a failure, after which they have ended: while they last, some work may succeed
 
@@ -33,7 +29,6 @@ MISSING: Final = re.compile(r"no such (table|column)\b|has no column named\b")  
 # In `Work.changed`: new events.
 EVENTS: Final = "events"
 INSERT_EVENT: Final = "INSERT INTO event (type, subject, data, created_at, wallet_address_id) VALUES (?, ?, ?, ?, ?)"
-EmitPayment = Callable[["Work", "WalletRecord", "OutgoingRecord", OutgoingPaymentEvent, Sequence[str]], None]
 # The most rows that one unit changes. What changes more takes several units, and others run in between.
 ROWS_AT_ONCE: Final = 256
 
@@ -95,7 +90,7 @@ class Environment(msgspec.Struct, frozen=True):
     writing: Failures
     warn: Callable[[str], None] = _ignore
     is_disposable: bool = False
-    emit_ungranted: "EmitPayment | None" = None
+    emit_ungranted: Callable[..., None] | None = None  # an EmitPayment of the settlement, which stands above
 
     @classmethod
     def of(

@@ -17,9 +17,9 @@ from payres.core.protocol.identifiers import hash_secret, new_id
 from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.visible import visible_text
 from payres.core.store.work import Work
+from payres.html.concurrent_edits import WAS, ChangedMeanwhile, check_unchanged, plain_lines, sides_of
 from payres.html.forms import Form, not_of_page
 from payres.html.html import language_of, operators_language, redirect
-from payres.html.meanwhile import WAS, ChangedMeanwhile, check_unchanged, plain_lines, sides_of
 from payres.html.sentences import ended
 from payres.html.typed_amounts import typed_decimal
 from payres.operator.audit import AuditEntry, told, who_moved, who_set

@@ -5,7 +5,7 @@ from dateutil.relativedelta import relativedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.core.grants.limits import EXAMPLE, Interval, parse_interval
+from payres.core.grants.spending_limits import EXAMPLE, Interval, parse_interval
 from payres.core.protocol.clock import DAY, EARLIEST, HOUR, LATEST, MINUTE, SECOND, format_time, parse_time
 
 Window = tuple[int, int]  # from, until

@@ -1,7 +1,7 @@
 """What grants may spend: long histories against an independent reckoning.
 
 Each refusal over HTTP, and a hundred payments at once, are in test_outgoing.py, 200 requests at once in
-tests/attacks/test_money.py; the windows by themselves are in tests/core/grants/test_limits_intervals.py.
+tests/attacks/test_money.py; the windows by themselves are in tests/core/grants/test_spending_limits_intervals.py.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from payres.core.grants.limits import current_window, spent_in_window
+from payres.core.grants.spending_limits import current_window, spent_in_window
 from payres.core.payments import incoming, outgoing, quotes
 from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import Asset

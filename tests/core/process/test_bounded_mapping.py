@@ -1,6 +1,6 @@
 """A mapping with a limit keeps what was set last."""
 
-from payres.core.process.newest import Newest
+from payres.core.process.bounded_mapping import Newest
 
 
 def test_oldest_is_forgotten_and_what_is_set_again_is_the_newest() -> None:
