@@ -277,10 +277,12 @@ class _Attempt:
             if known is not None:  # also that of a checkout from before payres noted them
                 going_on = known.grant.continue_uri, known.grant.continue_token
                 remote_resources.note_grant(work, id_of(record), *going_on, work.now, record.purge_at)
+            # A payer's server that lost the answer to a packet does not know that its money has arrived.
+            has_part = INCOMING.by_id(work, record.incoming_payment_id).received > (record.received_before or 0)
             return change_checkout(
                 *(work, record, after, work.now),
                 pending=pending,
-                failure=failure,
+                failure="part" if failure == "failed" and has_part else failure,
                 due_at=due_at,
                 attempts=attempts,
                 payment=payment,

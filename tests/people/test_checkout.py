@@ -866,6 +866,19 @@ def test_money_of_others_that_came_before_is_not_taken_for_the_payers(
         assert it.end(wallet.back).startswith("Paid")
 
 
+def test_part_that_has_arrived_is_told_though_the_payers_server_does_not_know_of_it(
+    servers: Sequence[Instance], wallet: Rafiki
+) -> None:
+    """The answer to its packet was lost."""
+    with browsing(servers[0], None) as it:
+        it.asked(wallet.wallet, amount="7")
+        it.http.get(wallet.approve(), follow_redirects=True)
+        wait_for(it, lambda: wallet.made("read") > 1)
+        it.shop.client.pay(it.shop.wallet("alice"), it.bill, receiveAmount=usd(3))
+        wallet.answers["read"] = wallet.with_members("read", failed=True)
+        assert it.end(wallet.back).startswith("The payment stopped halfway")
+
+
 def test_who_begins_again_does_not_pay_twice(payer: Payer, wallet: Rafiki) -> None:
     payer.asked(wallet.wallet)
     wallet.answers["continue"] = lambda _: (503, b"")

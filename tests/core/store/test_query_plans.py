@@ -59,6 +59,8 @@ TOWARDS: Sequence[Literal["older", "newer"]] = ("older", "newer")
 VALUES: dict[Any, Any] = {
     int: 1,
     str: "1",
+    Rule: peers.ANSWERS,
+    webhooks.Due: webhooks.Due(1, webhooks.Turn(1, 1)),
     bytes: b"1",
     bool: True,
     PageQuery: NEWEST,
