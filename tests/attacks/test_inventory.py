@@ -81,7 +81,7 @@ INVENTORY = {
     "existence oracle by time": "attacks/test_guessing accounts/test_guesses",
     # Money
     "double spend of a quote": "attacks/test_money",
-    "double spend of a limit": "attacks/test_money core/grants/test_limits",
+    "double spend of a limit": "attacks/test_money core/grants/test_spending_limits",
     "double spend of a balance": "attacks/test_money core/payments/test_quotes",
     "overpayment of a receiver": "core/payments/test_outgoing interledger/test_part",
     "replayed packet": "interledger/test_part",
@@ -92,7 +92,7 @@ INVENTORY = {
     "wrong fulfillment": "interledger/test_connector_forwarding",
     "negative and wrapped amounts": "specification/test_amounts core/protocol/test_amounts core/payments/test_ledger",
     "rounding harvest": "attacks/test_money core/protocol/test_amounts",
-    "interval bombs": "core/grants/test_limits_intervals attacks/test_hostile_input",
+    "interval bombs": "core/grants/test_spending_limits_intervals attacks/test_hostile_input",
     # Secrets
     "secrets in the log": "attacks/test_secrets interledger/test_carrying_link",
     "secrets in answers": "attacks/test_secrets core/http/test_error_answers",
