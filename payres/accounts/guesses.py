@@ -15,8 +15,6 @@ from payres.core.protocol.errors import SignInFailed, TooManyRequests
 from payres.core.protocol.limits import MAX_COUNTED
 
 WINDOW: Final = 15 * MINUTE
-
-
 Key = tuple[object, ...]  # that attempts are counted under
 
 

@@ -13,14 +13,9 @@ from payres.accounts.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH, PAS
 from payres.accounts.store.kinds import Account, Kind
 from payres.accounts.store.owners import OF_OWNERS
 from payres.core.process.slots import Slots, SlotsBusy
-from payres.core.protocol.errors import (
-    InvalidRequest,
-    Unavailable,
-)
+from payres.core.protocol.errors import InvalidRequest, Unavailable
 
 BUSY_SECONDS: Final = 5  # in which a full queue is processed, also on a slow machine
-
-
 T = TypeVar("T")
 
 

@@ -16,27 +16,17 @@ from payres.core.http.responses import CutShort
 from payres.core.process.rate_limiter import too_many
 from payres.core.process.slots import Slots
 from payres.core.protocol.clock import SECOND
-from payres.core.protocol.errors import (
-    DomainError,
-)
+from payres.core.protocol.errors import DomainError
 from payres.core.protocol.visible import visible_lines
 from payres.core.store.work import Work
 from payres.html.limits import EXPORT_SECONDS
 from payres.html.streams import Stream
 
 ExportRow = Mapping[str, str | int | None]
-
-
 Format = Literal["csv", "jsonl"]
-
-
 # Yields rows and the progress, from 0 to 1; takes the unit of work for the next rows.
 Walk = Generator[tuple[Sequence[ExportRow], float], Work, None]
-
-
 MEDIA_TYPES: Final[Mapping[Format, str]] = {"csv": "text/csv", "jsonl": "application/jsonl"}
-
-
 FILES: Final = tuple(MEDIA_TYPES.values())
 
 

@@ -33,8 +33,6 @@ SENTENCES: Final[Mapping[str, str]] = {
     "inactive_wallet": marked("This wallet is not active, so nothing can be allowed for it now."),
     "not_found": marked("There is nothing at this address. It may be mistyped, or what was here has ended."),
 }
-
-
 OTHER_REQUEST: Final = marked("This is not the request that you were shown. Nothing was decided; please read it again")
 
 # In failure reasons: what other servers said, in quotes, and URLs.
@@ -114,8 +112,6 @@ ACTIONS: Final[Mapping[tuple[str, str], str]] = {
     ("quote", "read-all"): marked("It may see every price that was asked for, also by other apps."),
     ("quote", "read"): marked("It may see the prices that it asked for."),
 }
-
-
 READING_ALL: Final = frozenset({"list-all", "read-all"})
 READING: Final = READING_ALL | {"list", "read"}
 

@@ -11,8 +11,6 @@ from payres.core.store.transactions import touch
 from payres.operator.limits import MIN_FREE_BYTES
 
 COMMIT_SECONDS: Final = 2.0  # the timeout of the test commit
-
-
 CACHE_SECONDS: Final = 1.0  # between test commits
 
 

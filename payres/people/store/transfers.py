@@ -60,8 +60,6 @@ class TransferLine(EntryRecord, frozen=True):
 REFUND_OF_TRANSFER: Final = (
     "coalesce(t.refund_id, (SELECT id FROM refund WHERE return_payment_id = t.outgoing_payment_id))"
 )
-
-
 COLUMNS: Final = {
     "asset_code": "s.code",
     "asset_scale": "s.scale",
@@ -69,8 +67,6 @@ COLUMNS: Final = {
     "credit": account_name("c"),
     "refund_id": REFUND_OF_TRANSFER,
 }
-
-
 ENTRIES = Table(
     EntryRecord,
     "transfer t JOIN account d ON d.id = t.debit_account_id JOIN account c ON c.id = t.credit_account_id"
@@ -78,8 +74,6 @@ ENTRIES = Table(
     prefix="t.",
     **COLUMNS,
 )
-
-
 LINES = Table(
     TransferLine,
     f"{ENTRIES.source} LEFT JOIN refund r ON r.id = {REFUND_OF_TRANSFER}"
