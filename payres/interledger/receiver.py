@@ -137,7 +137,7 @@ def _payee(work: Work, tag: str, asset: Asset) -> tuple[WalletRecord, IncomingRe
         if payment is None or wallet is None or not payment.open_at(work.now):
             raise PacketRejected(Code.UNREACHABLE, "The incoming payment accepts no more money")
     else:  # the wallet may be lost: opened after the backup that was restored
-        payment, wallet = None, WALLETS.find(work, "WHERE w.tag = ?", of_wallet)
+        payment, wallet = None, WALLETS.find(work, tag=of_wallet)
     if wallet is None or not wallet.active or wallet.asset != asset:
         raise PacketRejected(Code.UNREACHABLE, "The wallet address accepts no money")
     return wallet, payment

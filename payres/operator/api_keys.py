@@ -193,7 +193,7 @@ def revoke_api_key(work: Work, id: KeyId, keep_made: KeepMade = False) -> ApiKey
             API_KEYS.update(work, key.id, revoked_at=work.now)
             audit.record(work, "api_key.revoke", key.id)
         if not keep_made:
-            keys += API_KEYS.list(work, "WHERE made_by = ? ORDER BY id", key.id)  # the loop reaches them too
+            keys += API_KEYS.list(work, made_by=key.id)  # the loop reaches them too
     return require_api_key(work, id)
 
 

@@ -7,12 +7,13 @@ from typing import Annotated, Final
 from msgspec import UNSET, UnsetType
 
 from payres.core.protocol.wire import Resource, encode
-from payres.core.store.audit import AUDIT, AuditRecord
-from payres.core.store.rows import PageBounds, PageQuery, select_page
+from payres.core.store.audit import AuditRecord
+from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
 from payres.operator.declared.declarations import CommandLine, Listing, declared, operation
 from payres.operator.declared.inputs import Name, TimeText, require_time, said
 from payres.operator.declared.shapes import Cell, Column, Shape, Time, path_of, represent
+from payres.operator.store import audit as store
 
 # The section with the page of an action's object, by the noun of the action.
 OWN: Final = ("wallet", "peer", "grant", "payment", "webhook")
@@ -119,25 +120,19 @@ def list_entries(
     to: Annotated[TimeText | UnsetType, said("Before then.")] = UNSET,
 ) -> tuple[Sequence[AuditRecord], PageBounds]:
     """List what was changed and by whom, newest first."""
-    parts = {"actor": actor, "action": action, "object": object_}
-    conditions: dict[str, object] = {
-        **{f"instr(lower({name}), lower(?)) > 0": text for name, text in parts.items()},
-        "created_at >= ?": require_time(from_, "from") if from_ else None,
-        "created_at < ?": require_time(to, "to") if to else None,
-    }
-    return select_page(work, AUDIT, page, {sql: value for sql, value in conditions.items() if value})
+    parts = {"actor": actor or None, "action": action or None, "object": object_ or None}
+    since, until = require_time(from_, "from") if from_ else None, require_time(to, "to") if to else None
+    return store.page_of_audit(work, page, parts, since, until)
 
 
 def who_set(work: Work, about: str, member: str) -> AuditEntry | None:
     """The newest entry about this object that has the member in its details, among the last thousand of all."""
-    newest = "id IN (SELECT id FROM audit ORDER BY id DESC LIMIT 1000)"
-    where = f"WHERE {newest} AND object = ? AND details ->> ? NOTNULL ORDER BY id DESC LIMIT 1"
-    found = AUDIT.find(work, where, about, member)
+    found = store.newest_with(work, about, member)
     return entry(work, found) if found else None
 
 
 def who_moved(work: Work, movement: str, created_at: str) -> str:
     """Who recorded a movement, as the next entry says; "" if that is of another time."""
-    found = AUDIT.find(work, "WHERE id > ? ORDER BY id LIMIT 1", movement)
+    found = store.next_after(work, movement)
     one = entry(work, found) if found else None
     return told(one)[0].text if one and one.created_at == created_at else ""

@@ -67,7 +67,7 @@ CLIENT: Final = Shape(
 )
 def list_clients(work: Work) -> Sequence[FrozenRecord]:
     """List the clients that are frozen, the last one first."""
-    return FROZEN.list(work, "ORDER BY frozen_at DESC, client")
+    return sorted(FROZEN.list(work), key=lambda one: one.frozen_at, reverse=True)
 
 
 @operation(

@@ -206,7 +206,7 @@ def _end_run(work: Work, label: str) -> None:
 
 
 def _end_checkout(work: Work, label: str) -> None:
-    record = CHECKOUTS.find(work, "WHERE id_hash = ?", bytes.fromhex(label))
+    record = CHECKOUTS.get(work, bytes.fromhex(label))
     if record is None or record.state != "returned":
         raise WrongState("Its payment may have been created: the payer's server is asked until it says so")
     checkouts.change_checkout(work, record, "failed", work.now, failure="silent")

@@ -97,7 +97,7 @@ LINK: Final = Shape(
 )
 def list_operators(work: Work) -> Sequence[OperatorRecord]:
     """List operators, with open links and signed-in browsers."""
-    return OPERATORS.list(work, "ORDER BY name")
+    return sorted(OPERATORS.list(work), key=lambda one: one.name)
 
 
 @operation(
@@ -207,8 +207,8 @@ def remove_operator(work: Work, name: str) -> Operator:
 
 def _require_another(work: Work, leaving: OperatorRecord) -> None:
     """Raises WrongState in the pages if nobody else could do everything there. Who has a shell can make a link."""
-    others = OPERATORS.list(work, "WHERE id <> ? AND role = 'full' AND password_hash NOTNULL", leaving.id)
-    if not others and is_page(work):
+    full = [one.id for one in OPERATORS.list(work, role="full") if one.password_hash]
+    if is_page(work) and full in ([], [leaving.id]):
         raise WrongState(f"{leaving.name} is the last who may do everything here: let somebody else in first")
 
 

@@ -166,6 +166,6 @@ SEARCHED: Final[Mapping[str, tuple[str, str, Shape, Callable[[Work, Sought], Seq
     "grants": ("Grants", "grants:read", GRANT, _grants),
     "peers": ("Peers", "peers:read", PEER, _few(list_peers, "name", "ilp_address", "url", "note")),
     "webhooks": ("Webhooks", "webhooks:read", WEBHOOK, _few(list_webhooks, "url", "name")),
-    "api_keys": ("API keys", "keys:read", API_KEY, _few(lambda work: API_KEYS.list(work, "ORDER BY id DESC"), "name")),
+    "api_keys": ("API keys", "keys:read", API_KEY, _few(lambda work: API_KEYS.list(work)[::-1], "name")),
     "changes": ("Changes", "audit:read", ENTRY, _changes),
 }

@@ -11,6 +11,7 @@ from payres.accounts.links import make_link
 from payres.accounts.owners import store_password
 from payres.accounts.passwords import PasswordGate, check_password, hash_password
 from payres.accounts.second_factors import ask_removal, cancel_removal
+from payres.accounts.store import owners
 from payres.accounts.store.kinds import delete_of
 from payres.accounts.store.owners import OF_OWNERS, OWNERS, owner_of, wallets_of
 from payres.accounts.visits import TAKES_AWAY
@@ -21,7 +22,7 @@ from payres.core.protocol.urls import RESET_PATH, new_wallet_path
 from payres.core.protocol.wire import Resource, Scale
 from payres.core.store import audit, wallets
 from payres.core.store.accounts import ACCOUNTS
-from payres.core.store.rows import PageBounds, PageQuery, select_page
+from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.wallets import WALLETS, WalletRecord, require_wallet
 from payres.core.store.work import Environment, Work
 from payres.operator import movements
@@ -154,9 +155,7 @@ def page_of_wallets(
     can_sign_in: Annotated[bool | UnsetType, said("Only those whose owner has a password, or has none.")] = UNSET,
 ) -> tuple[Sequence[WalletRecord], PageBounds]:
     """List wallets with their balances, newest first."""
-    can = "(SELECT password_hash IS NOT NULL FROM owner WHERE id = w.owner_id) = ?"
-    given = {"w.state = ?": state, can: can_sign_in}
-    return select_page(work, WALLETS, page, {sql: value for sql, value in given.items() if value is not UNSET})
+    return owners.page_of_wallets(work, page, state or None, None if can_sign_in is UNSET else can_sign_in)
 
 
 @operation(

@@ -210,7 +210,7 @@ def find(work: Work, payment_id: str, secret: str) -> BillCheckout:
 
 def load(work: Work, id_hash: bytes) -> BillCheckout | None:
     """The checkout with this id."""
-    record = CHECKOUTS.find(work, "WHERE id_hash = ?", id_hash)
+    record = CHECKOUTS.get(work, id_hash)
     found = None if record is None else find_with_wallet(work, INCOMING, record.incoming_payment_id)
     if record is None or found is None:
         return None

@@ -196,7 +196,7 @@ def _single(work: Work, record: MailRecord, language: Language) -> Notice:
         return _notice(language, work, title, language.say(sentence, **values[-1]))
     if len(items) > 1:
         title += language.say(" (and {number} more)", number=len(items) - 1)
-    owner = OWNERS.find(work, "WHERE o.id = ? ORDER BY w.id", record.owner_id)
+    owner = OWNERS.get(work, record.owner_id)
     paragraphs = []
     for one, said in zip(items, values, strict=True):
         when = language.say("When: {moment}", moment=_moment(language, one["at"]))

@@ -36,7 +36,7 @@ def require_operation(id: str | None) -> None:
 
 def wallet_named(work: Work, name: str, member: str = "wallet") -> WalletRecord:
     """The wallet with this path or address. Raises InvalidRequest."""
-    known = {one.path: one for one in wallets.WALLETS.list(work, "ORDER BY w.id")}
+    known = {one.path: one for one in wallets.WALLETS.list(work)}
     path = (work.urls.wallet_path(name) or name).strip("/").lower()
     require_known(path, known, member)
     return known[path]
@@ -73,9 +73,5 @@ async def _client_named(context: Context, name: str) -> str:
 
 def _known_clients(work: Work) -> list[str]:
     """The identities of wallets with a key, and of all that have asked."""
-    here = [
-        work.urls.wallet(one.path)
-        for one in wallets.WALLETS.list(work, "ORDER BY w.id")
-        if wallets.list_keys(work, one.id)
-    ]
-    return list(dict.fromkeys([*map(canonical, here), *(one.identity for one in CLIENTS.list(work, "ORDER BY id"))]))
+    here = [work.urls.wallet(one.path) for one in wallets.WALLETS.list(work) if wallets.list_keys(work, one.id)]
+    return list(dict.fromkeys([*map(canonical, here), *(one.identity for one in CLIENTS.list(work))]))

@@ -41,7 +41,7 @@ JOIN_TABLE: Final = Table(JoinRecord, _JOIN, "j.", path="w.path", holder_id="w.o
 
 def join_of(tx: Transaction, wallet_id: int) -> JoinRecord | None:
     """What was asked for a wallet last, or how it came to its owner."""
-    return JOIN_TABLE.find(tx, "WHERE j.wallet_address_id = ?", wallet_id)
+    return JOIN_TABLE.find(tx, wallet_address_id=wallet_id)
 
 
 def open_joins(tx: Transaction, owner_id: int, now: int) -> Sequence[JoinRecord]:

@@ -9,11 +9,11 @@ from typing import Any, Final, Literal
 import msgspec
 
 from payres.agenda.store.agenda import DueKind
-from payres.core.protocol.clock import DAY, HOUR, lasting
+from payres.core.protocol.clock import DAY, HOUR
 from payres.core.store import server_secrets
 from payres.core.store.events import OUTBOX, EventRecord, last_sequence
 from payres.core.store.retention import Rule, purge
-from payres.core.store.rows import Table, find_number, insert_row, json_column, number
+from payres.core.store.rows import Table, find_number, insert_row, json_column, lasting, number
 from payres.core.store.work import Transaction, Work
 
 SECRET: Final = "mail"  # noqa: S105 - the name of the secret that signs links to end notices
@@ -130,7 +130,7 @@ def insert_mail(
 
 def has_key(tx: Transaction, key: str) -> bool:
     """Whether a mail about this was stored."""
-    return MAILS.find(tx, "WHERE key = ?", key) is not None
+    return MAILS.find(tx, key=key) is not None
 
 
 def last_with_key(tx: Transaction, prefix: str) -> MailRecord | None:

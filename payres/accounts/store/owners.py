@@ -8,7 +8,7 @@ import msgspec
 from payres.accounts.store.kinds import Account, Kind, delete_of
 from payres.core.protocol.clock import HOUR, MINUTE
 from payres.core.protocol.visible import visible_name
-from payres.core.store.rows import Table
+from payres.core.store.rows import PageBounds, PageQuery, Table, select_page
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Transaction
 
@@ -52,6 +52,14 @@ OWNERS = Table(
     " (SELECT public_name, path FROM wallet_address WHERE owner_id = o.id ORDER BY id))",
 )
 OF_OWNERS: Final = Kind("wallet", OWNERS, "owner_id", 15 * MINUTE, 12 * HOUR, HOUR, "payres wallet reset-link")
+
+
+def page_of_wallets(
+    tx: Transaction, query: PageQuery, state: str | None, can_sign_in: bool | None
+) -> tuple[Sequence[WalletRecord], PageBounds]:
+    """A page of wallets, newest first: in this state, and whose owner has a password or has none."""
+    can = "(SELECT password_hash IS NOT NULL FROM owner WHERE id = w.owner_id) = ?"
+    return select_page(tx, WALLETS, query, {"w.state = ?": state, can: can_sign_in})
 
 
 def owner_at(tx: Transaction, path: str) -> OwnerRecord | None:

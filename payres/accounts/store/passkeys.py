@@ -46,7 +46,7 @@ def count_passkeys(tx: Transaction, kind: Kind, account_id: int) -> int:
 
 def find_credential(tx: Transaction, credential_id: bytes) -> PasskeyRecord | None:
     """The passkey that its authenticator calls so."""
-    return PASSKEY_TABLE.find(tx, "WHERE credential_id = ?", credential_id)
+    return PASSKEY_TABLE.find(tx, credential_id=credential_id)
 
 
 def delete_passkey(tx: Transaction, passkey_id: str) -> None:

@@ -8,9 +8,9 @@ from payres.accounts.limits import MAX_SESSIONS
 from payres.accounts.store.kinds import Kind, delete_of, delete_surplus
 from payres.accounts.store.owners import OF_OWNERS
 from payres.accounts.store.sign_ins import NOWHERE, Seen
-from payres.core.protocol.clock import lasting, lasts
+from payres.core.protocol.clock import lasts
 from payres.core.store.retention import Rule, purge
-from payres.core.store.rows import Table, insert_row, number
+from payres.core.store.rows import Table, insert_row, lasting, number
 from payres.core.store.work import Transaction
 
 SESSIONS = Rule("session", "expires_at", "id_hash")

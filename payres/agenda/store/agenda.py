@@ -147,7 +147,7 @@ def forget_fault(work: Work, kind: DueKind, label: str) -> None:
 
 def _note_fault(work: Work, kind: DueKind, row: DueRow, error: str) -> bool:
     """Puts off a row, unless it is no longer due at any time. Whether it is set aside."""
-    before = FAULTS.find(work, "WHERE kind = ? AND label = ?", kind.name, row.label)
+    before = FAULTS.find(work, kind=kind.name, label=row.label)
     forget_fault(work, kind, row.label)
     purge(work, KEPT, work.now)
     due = work.execute(_sql(kind)["due"], _marks(kind, row.key)).fetchone()

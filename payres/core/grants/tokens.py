@@ -105,7 +105,7 @@ def issue_token(work: Work, grant: GrantRecord, presented: Presented | None = No
 def issued_before(work: Work, grant: GrantRecord, presented: Presented | None) -> AccessToken | None:
     """The token that the same secret and key got at this URL before, valid from now on; None if it was used or ended.
     Raises ClientUnproven."""
-    token = TOKENS.find(work, "WHERE answers = ?", presented.id) if presented else None
+    token = TOKENS.find(work, answers=presented.id) if presented else None
     if presented is None or token is None or token.sealed is None:
         return None
     try:

@@ -62,12 +62,6 @@ def lasts(until: int, now: int, lifetime: int) -> bool:
     return now < until <= now + lifetime + CORRECTION
 
 
-def lasting(column: str, now: int, lifetime: int | str) -> tuple[str, tuple[int, int]]:
-    """The same of a column, as an SQL condition with its parameters; the lifetime may be an expression of the row. For
-    a column with the time from which something lasts, `now` is less by the lifetime."""
-    return f"({column} > ? AND {column} <= ? + {lifetime})", (now, now + CORRECTION)
-
-
 def is_due(at: int, now: int, longest: int) -> bool:
     """Whether what waits until `at` is due. What would wait longer than its longest pause was stored while the
     clock was ahead, and is due: otherwise it would wait until that time."""

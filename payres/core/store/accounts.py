@@ -63,7 +63,7 @@ RATES = Table(RateRecord, "exchange_rate", base="base_code", counter="counter_co
 
 
 def find_asset(tx: Transaction, code: str, scale: int) -> AssetRecord | None:
-    return ASSETS.find(tx, "WHERE code = ? AND scale = ?", code, scale)
+    return ASSETS.find(tx, code=code, scale=scale)
 
 
 def first_asset(tx: Transaction) -> AssetRecord | None:
@@ -206,12 +206,12 @@ def insert_hold(tx: Transaction, account_id: int, amount: int, now: int, cause: 
 
 def holds_of_payment(tx: Transaction, outgoing_payment_id: str) -> Sequence[HoldRecord]:
     """Oldest first."""
-    return HOLDS.list(tx, "WHERE outgoing_payment_id = ? ORDER BY id", outgoing_payment_id)
+    return HOLDS.list(tx, outgoing_payment_id=outgoing_payment_id)
 
 
 def holds_of_packet(tx: Transaction, packet_id: str) -> Sequence[HoldRecord]:
     """Oldest first."""
-    return HOLDS.list(tx, "WHERE packet_id = ? ORDER BY id", packet_id)
+    return HOLDS.list(tx, packet_id=packet_id)
 
 
 def transferred_of_packet(tx: Transaction, outgoing_payment_id: str, packet_id: str) -> int:

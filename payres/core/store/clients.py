@@ -41,7 +41,7 @@ KEYS = Table(ClientKeyRecord, "client_key k JOIN client c ON c.id = k.client_id"
 
 
 def find_client(tx: Transaction, identity: str) -> ClientRecord | None:
-    return CLIENTS.find(tx, "WHERE identity = ?", identity)
+    return CLIENTS.find(tx, identity=identity)
 
 
 def ensure_client(
@@ -129,5 +129,5 @@ RESPONSES = Table(CachedResponse, "idempotency_key")
 
 def find_response(tx: Transaction, client_id: int | None, api_key_id: str | None, key: str) -> CachedResponse | None:
     if client_id is not None:
-        return RESPONSES.find(tx, "WHERE client_id = ? AND key = ?", client_id, key)
-    return RESPONSES.find(tx, "WHERE api_key_id = ? AND key = ?", api_key_id, key)
+        return RESPONSES.find(tx, client_id=client_id, key=key)
+    return RESPONSES.find(tx, api_key_id=api_key_id, key=key)

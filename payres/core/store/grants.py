@@ -106,7 +106,7 @@ def postpone_purge(tx: Transaction, grant_id: str, time: int) -> None:
 
 
 def interaction_of_grant(tx: Transaction, grant_id: str) -> InteractionRecord | None:
-    return INTERACTIONS.find(tx, "WHERE grant_id = ?", grant_id)
+    return INTERACTIONS.find(tx, grant_id=grant_id)
 
 
 def spending(tx: Transaction, grant_id: str, window_start: int) -> Sequence[SpendingRecord]:

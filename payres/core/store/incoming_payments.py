@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from payres.core.protocol.clock import lasting
 from payres.core.store.retention import EMPTY_PAYMENT
-from payres.core.store.rows import Table, find_number
+from payres.core.store.rows import Table, find_number, lasting
 from payres.core.store.work import Transaction
 
 

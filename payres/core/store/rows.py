@@ -4,12 +4,13 @@ Also cursor pagination: newest first by id, using an index, never an offset. A c
 even if that resource is not in the list.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from payres.core.protocol.clock import CORRECTION
 from payres.core.store.work import Damaged, Transaction
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -55,7 +56,7 @@ class Table(Generic[R]):
                 names.append(column)
         self.columns = ", ".join(names)
         self.width = len(names)
-        self.source = source
+        self.source, self._prefix = source, prefix
         self._table = source.partition(" ")[0]
         self.key = key or names[0]
         self._select = f"SELECT {self.columns} FROM {source} "
@@ -76,12 +77,12 @@ class Table(Generic[R]):
         place, embedded = self._embedded
         return (*values[: place.start], *embedded.write(values[place.start]), *values[place.start + 1 :])
 
-    def find(self, tx: Transaction, where: str, *values: object) -> R | None:
-        """The first row; `where` is everything after the source: conditions, order, limit."""
-        row = tx.execute(self._select + where, values).fetchone()
+    def find(self, tx: Transaction, where: str = "", /, *values: object, **equal: object) -> R | None:
+        """The first row with these columns; or `where` is everything after the source: conditions, order, limit."""
+        row = tx.execute(self._select + (where or self._where(equal)), values or [*equal.values()]).fetchone()
         return self.record(row) if row else None
 
-    def get(self, tx: Transaction, row_id: int | str) -> R | None:
+    def get(self, tx: Transaction, row_id: int | str | bytes) -> R | None:
         """The row with this key."""
         return self.find(tx, f"WHERE {self.key} = ?", row_id)
 
@@ -92,9 +93,13 @@ class Table(Generic[R]):
             raise Damaged(f"{self._table} {row_id} does not exist")
         return record
 
-    def list(self, tx: Transaction, where: str, *values: object) -> Sequence[R]:
-        """The rows; `where` as in `find`."""
+    def list(self, tx: Transaction, where: str = "", /, *values: object, **equal: object) -> Sequence[R]:
+        """The rows with these columns, by their keys; `where` as in `find`."""
+        where, values = where or f"{self._where(equal)} ORDER BY {self.key}", values or (*equal.values(),)
         return [self.record(row) for row in tx.execute(self._select + where, values)]
+
+    def _where(self, equal: Iterable[str]) -> str:
+        return "WHERE " + " AND ".join(f"{self._prefix}{column} = ?" for column in equal) if equal else ""
 
     def insert(self, tx: Transaction, record: R) -> None:
         """Inserts a row."""
@@ -128,6 +133,12 @@ def number(tx: Transaction, sql: str, *values: object) -> int:
 def halves(amounts: str) -> tuple[str, str]:
     """SQL for the upper and lower halves of a sum: SQLite cannot sum beyond 2^63."""
     return f"coalesce(sum(({amounts}) >> 32), 0)", f"coalesce(sum(({amounts}) & 4294967295), 0)"
+
+
+def lasting(column: str, now: int, lifetime: int | str) -> tuple[str, tuple[int, int]]:
+    """`lasts` of a column, as an SQL condition with its parameters; the lifetime may be an expression of the row. For a
+    column with the time from which something lasts, `now` is less by the lifetime."""
+    return f"({column} > ? AND {column} <= ? + {lifetime})", (now, now + CORRECTION)
 
 
 def first_row_from(tx: Transaction, table: str, key: str, moment: int) -> int:
@@ -177,12 +188,13 @@ class PageBounds(msgspec.Struct, frozen=True):
 def select_page(
     tx: Transaction, table: Table[R], query: PageQuery, conditions: Mapping[str, Any] = EVERY
 ) -> tuple[Sequence[R], PageBounds]:
-    """A page of the rows that satisfy the conditions (SQL, and the value of its `?` or a tuple of several), newest
-    first by key."""
+    """A page of the rows that satisfy the conditions (SQL, and the value of its `?` or a tuple of several; None
+    permits all), newest first by key."""
     key, values = table.key, list[object]()
-    for value in conditions.values():
+    given = {sql: value for sql, value in conditions.items() if value is not None}
+    for value in given.values():
         values += value if isinstance(value, tuple) else (value,)
-    source = f"{table.source} WHERE {''.join(f'{one} AND ' for one in conditions)}"
+    source = f"{table.source} WHERE {''.join(f'{one} AND ' for one in given)}"
     older = query.towards == "older" or query.cursor is None
     comparison, order = ("<", "DESC") if older else (">", "ASC")
     cursor = AFTER_ALL if query.cursor is None else query.cursor
@@ -207,5 +219,4 @@ def page_of_wallet(
     tx: Transaction, table: Table[R], query: PageQuery, wallet_id: int, client_id: int | None
 ) -> tuple[Sequence[R], PageBounds]:
     """A page of a wallet's rows; with client_id, only that client's."""
-    conditions = {"wallet_address_id = ?": wallet_id}
-    return select_page(tx, table, query, conditions if client_id is None else conditions | {"client_id = ?": client_id})
+    return select_page(tx, table, query, {"wallet_address_id = ?": wallet_id, "client_id = ?": client_id})

@@ -74,7 +74,7 @@ KEYS = Table(KeyRecord, "wallet_key")
 
 
 def find_wallet(tx: Transaction, path: str) -> WalletRecord | None:
-    return WALLETS.find(tx, "WHERE w.path = ?", path)
+    return WALLETS.find(tx, path=path)
 
 
 def active_wallet(work: Work, url: str, field: str = "walletAddress") -> WalletRecord:

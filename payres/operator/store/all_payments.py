@@ -92,8 +92,7 @@ def page_of_payments(
         "(p.direction = 'outgoing' OR p.amount IS NOT NULL OR p.moved > 0) = ?": used,
         **_state_conditions(state, now),
     }
-    given = {condition: value for condition, value in conditions.items() if value is not None}
-    return select_page(tx, PAYMENTS, query, given)
+    return select_page(tx, PAYMENTS, query, conditions)
 
 
 def payments_in_order(

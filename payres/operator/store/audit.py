@@ -1,10 +1,30 @@
 """SQL of the audit log that only operators need."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from payres.core.store.audit import AUDIT
+from payres.core.store.audit import AUDIT, AuditRecord
+from payres.core.store.rows import PageBounds, PageQuery, select_page
 from payres.core.store.work import Transaction
+
+
+def page_of_audit(
+    tx: Transaction, query: PageQuery, parts: Mapping[str, str | None], since: int | None, until: int | None
+) -> tuple[Sequence[AuditRecord], PageBounds]:
+    """A page of entries with these parts in their columns, in whatever case, made in this time (microseconds)."""
+    named = {f"instr(lower({column}), lower(?)) > 0": part for column, part in parts.items()}
+    return select_page(tx, AUDIT, query, {**named, "created_at >= ?": since, "created_at < ?": until})
+
+
+def newest_with(tx: Transaction, about: str, member: str) -> AuditRecord | None:
+    """The newest entry of this object that has the member in its details, among the last thousand of all."""
+    newest = "id IN (SELECT id FROM audit ORDER BY id DESC LIMIT 1000)"
+    where = f"WHERE {newest} AND object = ? AND details ->> ? NOTNULL ORDER BY id DESC LIMIT 1"
+    return AUDIT.find(tx, where, about, member)
+
+
+def next_after(tx: Transaction, id: str) -> AuditRecord | None:
+    return AUDIT.find(tx, "WHERE id > ? ORDER BY id LIMIT 1", id)
 
 
 def last_details(tx: Transaction, action: str, about: str, reference: str, before: str) -> Mapping[str, Any] | None:

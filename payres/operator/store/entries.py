@@ -17,12 +17,9 @@ def page_of_entries(
 ) -> tuple[Sequence[EntryRecord], PageBounds]:
     """A page of transfers, newest first; all, or those of one account or payment. Those of an account are found among
     all, because its two sides are not in one order."""
-    conditions: dict[str, str | int] = {}
-    if payment is not None:
-        conditions[f"t.{payment.direction}_payment_id = ?"] = payment.id
-    if account_id is not None:
-        conditions["? IN (t.debit_account_id, t.credit_account_id)"] = account_id
-    return select_page(tx, ENTRIES, query, conditions)
+    of_account = {"? IN (t.debit_account_id, t.credit_account_id)": account_id}
+    of_payment = {f"t.{payment.direction}_payment_id = ?": payment.id} if payment else {}
+    return select_page(tx, ENTRIES, query, of_payment | of_account)
 
 
 class DailyFlow(NamedTuple):

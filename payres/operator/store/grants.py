@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from payres.core.protocol.clock import lasting
 from payres.core.store.grants import GRANTS, TO_CONTINUE, GrantRecord, GrantState
-from payres.core.store.rows import PageBounds, PageQuery, Table, select_page
+from payres.core.store.rows import PageBounds, PageQuery, Table, lasting, select_page
 from payres.core.store.work import Transaction
 
 WITH_INTERACTION = Table(GrantRecord, '"grant" g JOIN interaction i ON i.grant_id = g.id', prefix="g.")
@@ -38,11 +37,11 @@ def page_of_grants(
 
     `expired` grants were not decided in time, `lapsed` ones were approved but not continued in time.
     """
-    of_wallet = {} if wallet_id is None else {"wallet_address_id = ?": wallet_id}
+    of_wallet = {"wallet_address_id = ?": wallet_id}
     if state not in IN_TIME:
         # Most grants in the other states had an interaction.
         table = GRANTS if without_consent else CONSENTED if state in {None, "issued"} else WITH_INTERACTION
-        return select_page(tx, table, query, of_wallet if state is None else {"state = ?": state} | of_wallet)
+        return select_page(tx, table, query, {"state = ?": state} | of_wallet)
     stored, negated = IN_TIME[state]
     column, lifetime = _UNTIL[stored]
     in_time, times = lasting(column, now, lifetime)

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from payres.core.protocol.clock import DAY, lasting
+from payres.core.protocol.clock import DAY
 from payres.core.protocol.limits import MAX_MISSING_RATES
+from payres.core.store.rows import lasting
 from payres.core.store.work import Work
 
 MISSING_RATES_KEPT: Final = 7 * DAY

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import msgspec
 
 from payres.core.protocol.amounts import Asset
-from payres.core.protocol.clock import CORRECTION, lasting
+from payres.core.protocol.clock import CORRECTION
 from payres.core.protocol.identifiers import first_identifier
-from payres.core.store.rows import PageBounds, PageQuery, Table, select_page
+from payres.core.store.rows import PageBounds, PageQuery, Table, lasting, select_page
 from payres.core.store.work import Transaction
 from payres.people.store.transfers import holder
 
@@ -63,7 +63,7 @@ MOVEMENTS = Table(
 
 
 def find_movement(tx: Transaction, account_id: int, reference: str) -> MovementRecord | None:
-    return MOVEMENTS.find(tx, "WHERE m.account_id = ? AND m.reference = ?", account_id, reference)
+    return MOVEMENTS.find(tx, account_id=account_id, reference=reference)
 
 
 def equal_movement(

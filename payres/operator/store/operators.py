@@ -7,8 +7,8 @@ import msgspec
 from payres.accounts.store.browsers import BROWSER_LIFETIME
 from payres.accounts.store.kinds import Kind, delete_of
 from payres.accounts.store.sessions import count_sessions
-from payres.core.protocol.clock import HOUR, MINUTE, lasting
-from payres.core.store.rows import Table, find_number
+from payres.core.protocol.clock import HOUR, MINUTE
+from payres.core.store.rows import Table, find_number, lasting
 from payres.core.store.work import Transaction
 
 
@@ -36,7 +36,7 @@ OF_OPERATORS: Final = Kind("operator", OPERATORS, "operator_id", 12 * HOUR, 12 *
 
 
 def find_operator(tx: Transaction, name: str) -> OperatorRecord | None:
-    return OPERATORS.find(tx, "WHERE name = ?", name)
+    return OPERATORS.find(tx, name=name)
 
 
 def access_of(tx: Transaction, operator_id: int, now: int) -> tuple[int | None, int, int | None]:

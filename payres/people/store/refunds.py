@@ -58,7 +58,7 @@ _OPEN_PART: Final = "o.delivered - coalesce((SELECT sum(amount) FROM refund WHER
 
 def refund_by_return_payment(tx: Transaction, payment_id: str) -> RefundRecord | None:
     """The refund that an outgoing payment sends, if any."""
-    return REFUNDS.find(tx, "WHERE r.return_payment_id = ?", payment_id)
+    return REFUNDS.find(tx, return_payment_id=payment_id)
 
 
 def payers_of(tx: Transaction, incoming_payment_id: str, limit: int) -> Sequence[str]:

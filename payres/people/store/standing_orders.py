@@ -108,8 +108,7 @@ def page_of_orders(
     tx: Transaction, query: PageQuery, wallet_id: int | None, state: OrderState | None
 ) -> tuple[Sequence[OrderRecord], PageBounds]:
     """A page of all orders, newest first."""
-    conditions = {"wallet_address_id = ?": wallet_id, "state = ?": state}
-    return select_page(tx, ORDERS, query, {sql: value for sql, value in conditions.items() if value is not None})
+    return select_page(tx, ORDERS, query, {"wallet_address_id = ?": wallet_id, "state = ?": state})
 
 
 def orders_of(tx: Transaction, wallet_id: int, limit: int) -> Sequence[OrderRecord]:
@@ -168,7 +167,7 @@ def forget_runs(tx: Transaction, order_id: str, now: int) -> int:
 
 def find_run(tx: Transaction, order_id: str, window: int) -> RunRecord | None:
     """The run of a window, if it has been due."""
-    return RUNS.find(tx, "WHERE order_id = ? AND window = ?", order_id, window)
+    return RUNS.find(tx, order_id=order_id, window=window)
 
 
 def runs_of(tx: Transaction, order_id: str, limit: int) -> Sequence[RunRecord]:
@@ -183,7 +182,7 @@ def count_paid(tx: Transaction, order_id: str) -> int:
 
 def order_of_payment(tx: Transaction, payment_id: str) -> str | None:
     """The id of the order that made a payment."""
-    found = RUNS.find(tx, "WHERE outgoing_payment_id = ?", payment_id)
+    found = RUNS.find(tx, outgoing_payment_id=payment_id)
     return found.order_id if found else None
 
 

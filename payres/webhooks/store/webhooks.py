@@ -275,7 +275,7 @@ def due_deliveries(tx: Transaction, webhook_id: str, now: int, after: Due, limit
 
 
 def find_delivery(tx: Transaction, sequence: int, webhook_id: str) -> DeliveryRecord | None:
-    return DELIVERIES.find(tx, "WHERE sequence = ? AND webhook_id = ?", sequence, webhook_id)
+    return DELIVERIES.find(tx, sequence=sequence, webhook_id=webhook_id)
 
 
 def deliveries_of(tx: Transaction, webhook_id: str, state: str, limit: int) -> Sequence[DeliveryRecord]:

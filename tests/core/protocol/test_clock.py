@@ -14,10 +14,10 @@ from payres.core.protocol.clock import (
     SECOND,
     format_time,
     is_due,
-    lasting,
     lasts,
     parse_time,
 )
+from payres.core.store.rows import lasting
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
