@@ -1297,7 +1297,8 @@ create index standing_order_run_unpaid on standing_order_run (window_at) where s
 -- ==== Operators ====
 
 -- Operators of the admin pages. An operator sets the password with a one-time link; a new link ends the old password
--- and sessions. unlocked_at is when the last link was made: earlier wrong passwords do not count.
+-- and sessions. unlocked_at is when the last link was made: earlier wrong passwords do not count. refund_limit is the most
+-- that one with the role support sends back of a payment, in the minor unit; null if nothing.
 -- rows: operators
 -- kept: until the operator is removed, by delete_operator
 -- times: unlocked_at lasts 15 minutes (guesses.WINDOW)
@@ -1305,9 +1306,12 @@ create index standing_order_run_unpaid on standing_order_run (window_at) where s
 create table operator (
   id integer primary key,
   name text not null unique,
-  role text not null check (role in ('full', 'read-only')),
+  role text not null check (role in ('full', 'support', 'reads')),
   password_hash text,
-  unlocked_at integer not null
+  unlocked_at integer not null,
+  refund_limit integer check (refund_limit > 0),
+  refund_asset_id integer references asset,
+  check ((refund_limit is null) = (refund_asset_id is null))
 ) strict;
 
 -- Pairs of currencies without a valid rate that somebody wanted to pay between, and when last.

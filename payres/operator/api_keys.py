@@ -4,7 +4,7 @@ A key is `payres_<id>_<secret>`. The id is public. The secret has 256 random bit
 """
 
 import hmac
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Final
 
 from msgspec.structs import asdict
@@ -24,7 +24,9 @@ from payres.operator.store.api_keys import API_KEYS, ApiKeyRecord
 # The scopes of keys; each endpoint needs one of them.
 SCOPES: Final[Mapping[str, str]] = {
     "wallets:read": "see wallets, their balances, keys, deposits and withdrawals",
-    "wallets:write": "open, rename and deactivate wallets, set passwords, add and revoke keys of clients",
+    "wallets:write": "all that wallets:access does; open, rename, deactivate and separate wallets, set passwords, add"
+    " and revoke keys of clients",
+    "wallets:access": "help owners to sign in: make password links, unlock, sign out, remove the second step",
     "wallets:fund": "deposit into wallets and withdraw from them",
     "payments:read": "see payments with their grants, quotes, transfers, packets, events and deliveries",
     "payments:refund": "send back what incoming payments received",
@@ -217,12 +219,17 @@ def key_of_actor(work: Work) -> ApiKeyRecord | None:
     return API_KEYS.get(work, id) if kind == "api" else None
 
 
+def first_lacking(needed: Iterable[str], held: Collection[str]) -> str | None:
+    """The first of the needed scopes, or of the sets of which one is needed, that is not among those held."""
+    return next((one for one in needed if not {*one.split("|")} & {*held}), None)
+
+
 def require_scopes(key: ApiKeyRecord, scopes: Iterable[str]) -> None:
     """Raises InsufficientAccess, naming the first missing scope, or those of which the key has none."""
-    for one in scopes:
-        if not {*one.split("|")} & {*key.scopes}:
-            sentence = f"The API key lacks the scope {one.replace('|', ' or ')}; create one that has it"
-            raise InsufficientAccess(sentence, reason="scope", scope=one)
+    lacking = first_lacking(scopes, key.scopes)
+    if lacking is not None:
+        sentence = f"The API key lacks the scope {lacking.replace('|', ' or ')}; create one that has it"
+        raise InsufficientAccess(sentence, reason="scope", scope=lacking)
 
 
 def is_use_due(key: ApiKeyRecord, now: int) -> bool:

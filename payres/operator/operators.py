@@ -6,7 +6,7 @@ in as a person, beyond the scopes of its key.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final
 
 from payres.accounts import links
 from payres.accounts.second_factors import delete_factors, factors_of, remove_factors
@@ -17,16 +17,36 @@ from payres.core.process.settings import local_url
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.urls import LINK_PATH, is_loopback
-from payres.core.protocol.wire import Resource
+from payres.core.protocol.wire import AssetCode, Resource, require_amount
 from payres.core.store import audit
+from payres.core.store.accounts import ASSETS, list_assets
 from payres.core.store.work import Work
 from payres.operator.declared.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
-from payres.operator.declared.inputs import check_name, said
-from payres.operator.declared.shapes import Column, Shape, Time, fact, represent
+from payres.operator.declared.inputs import DecimalText, check_name, said
+from payres.operator.declared.shapes import Cell, Column, Shape, Time, decimals, fact, represent
+from payres.operator.roles import WORDS, Role
 from payres.operator.store import operators
-from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord, find_operator
+from payres.operator.store.operators import (
+    NO_REFUNDS,
+    OF_OPERATORS,
+    OPERATORS,
+    Limit,
+    OperatorRecord,
+    find_operator,
+)
 
-Role = Annotated[Literal["full", "read-only"], said("full may do everything, read-only may look at everything.")]
+RoleName = Annotated[Role, said("What the operator may do.", choices=WORDS)]
+RefundLimit = Annotated[
+    DecimalText | None,
+    said(
+        "For support, which without it sends nothing back. In a day, four times as much.",
+        label="Sends back of one payment, at most",
+    ),
+]
+RefundCurrency = Annotated[
+    AssetCode | None,
+    said("That of this amount; payments in others count by the rate.", metavar="CODE", label="In the currency"),
+]
 
 
 class ShownLink(Resource, frozen=True, kw_only=True):
@@ -38,10 +58,13 @@ class ShownLink(Resource, frozen=True, kw_only=True):
 
 class Operator(Resource, frozen=True, kw_only=True):
     """`state` is `active` with a password, `invited` with a link that sets one, else `locked out`; `sessions` is the
-    number of browsers that are signed in, `second_step` what they were asked for beside the password."""
+    number of browsers that are signed in, `second_step` what they were asked for beside the password. Support sends
+    back `refund_limit` of a payment at most."""
 
     name: str
     role: str
+    refund_limit: str | None
+    refund_currency: str | None
     state: str
     second_step: str | None
     link_expires_at: Time | None
@@ -54,7 +77,10 @@ def operator(work: Work, record: OperatorRecord) -> Operator:
     state = "active" if record.password_hash else "invited" if until else "locked out"
     factors = factors_of(work, OF_OPERATORS, record.id)
     steps = ", ".join(sorted(one.name for one in factors.asked)) or None
-    found = {"state": state, "second_step": steps, "sessions": sessions}
+    found: dict[str, Any] = {"state": state, "second_step": steps, "sessions": sessions, "refund_limit": None}
+    asset = ASSETS.by_id(work, record.refund_asset_id).asset if record.refund_asset_id else None
+    found |= {"refund_currency": asset and asset.code}
+    found |= decimals(asset, refund_limit=record.refund_limit) if asset else {}
     return represent(Operator, record, **found, link_expires_at=until, last_sign_in_at=last)
 
 
@@ -67,6 +93,7 @@ OPERATOR: Final = Shape(
     operator,
     Column("Name", "name", section="operators"),
     Column("Role", "role"),
+    Column("Sends back, at most", lambda one: Cell(one.refund_limit or "", "number", unit=one.refund_currency or "")),
     Column("State", "state", "state"),
     Column("Second step", "second_step"),
     Column("Link until (UTC)", "link_expires_at", "time"),
@@ -107,15 +134,18 @@ def list_operators(work: Work) -> Sequence[OperatorRecord]:
         "Make the link",
         title="New operator",
         lists="/operators",
-        will="You get a link to hand over yourself. It sets a password, works once, and for 15 minutes.",
+        needs=("role",),
+        will="You get a link. It works once, for 15 minutes. Hand it over yourself.",
     ),
     scope="operators:write",
     shows_secret=True,
 )
 def make_link(
     work: Work,
-    name: Annotated[str, said("The operator's name, as in the audit log.")] = "admin",
-    read_only: Annotated[bool, said("The operator can see everything and change nothing.")] = False,
+    name: Annotated[str, said("The audit log shows it. It stays.")] = "admin",
+    role: RoleName = "full",
+    refund_limit: RefundLimit = None,
+    refund_currency: RefundCurrency = None,
 ) -> ShownLink:
     """Print a URL with which an operator sets a password.
 
@@ -127,11 +157,34 @@ def make_link(
         raise InvalidRequest("A sign-in name is not dots alone", field="name")
     known = find_operator(work, name)
     if known is not None and known.password_hash and is_page(work):
-        raise WrongState(f"{name} can sign in already: remove that operator first", field="name")
-    role = "read-only" if read_only else "full"
-    operator = _replace(work, name, role, None)
+        raise WrongState(f"{name} can sign in already: that operator's page makes a new link", field="name")
+    made = _link(work, name, role, _limit(work, role, refund_limit, refund_currency))
     if not is_page(work):  # who has a shell can do everything
-        remove_factors(work, OF_OPERATORS, operator)
+        remove_factors(work, OF_OPERATORS, require_operator(work, name))
+    return made
+
+
+@operation(
+    shows=LINK,
+    form=OperationForm("Make the link", OPERATOR, title="New sign-in link", path="/operators/{name}/link"),
+    scope="operators:write",
+    audits="admin.link",
+    shows_secret=True,
+)
+def renew_link(work: Work, name: str) -> ShownLink:
+    """Make a new sign-in link for an operator who lost the password.
+
+    The old password, the sessions and an earlier link end at once; second steps stay. You get a link. It works once,
+    for 15 minutes. Hand it over yourself.
+    """
+    found = require_operator(work, name)
+    _require_another(work, found)
+    return _link(work, name, found.role, found.limit)
+
+
+def _link(work: Work, name: str, role: str, limit: Limit) -> ShownLink:
+    """A link that sets a password, in place of the one before."""
+    operator = _replace(work, name, role, None, limit)
     secret, expires_at = links.make_link(work, OF_OPERATORS, operator.id)
     audit.record(work, "admin.link", name, role=role)
     settings, host = work.settings, work.urls.host
@@ -147,17 +200,33 @@ def make_link(
 
 @operation(
     shows=OPERATOR,
-    command=CommandLine("admin role NAME ROLE", "ann read-only"),
-    form=OperationForm("Change the role", OPERATOR, "{name} is {role} now", changes=True),
+    command=CommandLine("admin role NAME ROLE", "ann reads\nben support --refund-limit 50.00 --refund-currency USD"),
+    form=OperationForm("Change the role", OPERATOR, "{name} has the role {role} now", changes=True),
     scope="operators:write",
 )
-def set_role(work: Work, name: str, role: Role) -> OperatorRecord:
-    """Let an operator do everything, or look only. It takes effect at once, and signs nobody out."""
+def set_role(
+    work: Work,
+    name: str,
+    role: RoleName,
+    refund_limit: RefundLimit = None,
+    refund_currency: RefundCurrency = None,
+) -> OperatorRecord:
+    """Let an operator do everything, help owners, or look only. It takes effect at once, and signs nobody out."""
     found = require_operator(work, name)
     if role != "full":
         _require_another(work, found)
-    OPERATORS.update(work, found.id, role=role)
+    OPERATORS.update(work, found.id, role=role, **_limit(work, role, refund_limit, refund_currency)._asdict())
     return require_operator(work, name)
+
+
+def _limit(work: Work, role: str, amount: str | None, currency: str | None) -> Limit:
+    """What support may send back. Raises InvalidRequest, InvalidAmount."""
+    if role != "support" or amount is None:
+        return NO_REFUNDS
+    found = [one for one in list_assets(work) if currency in {None, one.code}]
+    if not found or len({one.code for one in found}) > 1:
+        raise InvalidRequest("Name the currency of the amount, one that a wallet here has", field="refundCurrency")
+    return Limit(require_amount(amount, found[0].asset), found[0].id)
 
 
 @operation(
@@ -224,15 +293,15 @@ def set_password(work: Work, operator: Account, password_hash: str) -> None:
     audit.record(work, "admin.set_password", operator.name)
 
 
-def replace_password(work: Work, name: str, role: str, password_hash: str | None) -> None:
+def replace_password(work: Work, name: str, role: str, password_hash: str | None, limit: Limit = NO_REFUNDS) -> None:
     """Gives an operator the role and the password of another state of the database; None locks the operator out."""
-    _replace(work, name, role, password_hash)
+    _replace(work, name, role, password_hash, limit)
     audit.record(work, "admin.set_password" if password_hash else "admin.lock_out", name, role=role)
 
 
-def _replace(work: Work, name: str, role: str, password_hash: str | None) -> OperatorRecord:
+def _replace(work: Work, name: str, role: str, password_hash: str | None, limit: Limit) -> OperatorRecord:
     """An operator, who may be new, with this role and password. What the old password opened ends."""
-    operators.put_operator(work, name, role, password_hash, work.now)
+    operators.put_operator(work, name, role, password_hash, work.now, limit)
     operator = require_operator(work, name)
     end_access(work, OF_OPERATORS, operator.id)
     return operator

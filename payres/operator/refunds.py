@@ -49,12 +49,12 @@ from payres.operator.declared.declarations import CommandLine, ContextUnits, Ope
 from payres.operator.declared.inputs import DecimalText, Reference, said
 from payres.operator.declared.shapes import Time, decimals, represent
 from payres.operator.payments import PAYMENT, PaymentName
+from payres.operator.refund_limits import ACTION, check_limit, said_at_field
 from payres.operator.store.audit import last_details
 from payres.people.refunds import emit_refund
 from payres.people.store import refunds as store
 from payres.people.store.refunds import REFUNDS, RefundRecord, RefundState
 
-ACTION: Final = "payment.refund"
 # Refunds that one unit of work makes, with several rows each. More take several units, each committed on its own.
 PARTS_AT_ONCE: Final = 64
 Returned = Annotated[DecimalText | None, said("By default all that is left.")]
@@ -132,6 +132,7 @@ class RefundPlan(msgspec.Struct, frozen=True):
         ],
         is_over=lambda one: one.direction != "incoming" or one.moved == one.refunded,
         plan=lambda work, id, **given: _meant(work, WantedRefund(id, **given)),
+        says=said_at_field,
     ),
     noun="payments",
     audits="payment.refund",
@@ -244,6 +245,7 @@ def plan(work: Work, wanted: WantedRefund, offered: int | None = None) -> Refund
     if not 0 < amount <= left:
         most = f"Only {describe_amount(left, receiver.asset)}" if left > 0 else "Nothing"
         raise InvalidAmount(f"{most} of the {origin} can still be sent back", remaining=str(left))
+    check_limit(work, store.sent_back(work, payment.id), amount, receiver.asset)
     found = RefundPlan(wanted, payment, receiver, amount, came)
     return found if wanted.to is not None else _with_parts(work, found, amount)
 
@@ -270,6 +272,7 @@ def make(work: Work, found: RefundPlan, first: int = 0, offer: Offer | None = No
     if store.count_under(work, found.payment.id, wanted.reference) != made:
         raise _changed()
     if made == 0:
+        check_limit(work, store.sent_back(work, found.payment.id), found.amount, receiver.asset)
         shown = f"{format_decimal(found.amount, receiver.asset)} {receiver.asset_code}"
         to = {} if wanted.to is None else {"to": canonical(wanted.to)}
         audit.record(work, ACTION, found.payment.id, amount=shown, reference=wanted.reference, **to)

@@ -355,7 +355,7 @@ async def set_password(
 
 
 @operation(
-    "POST /wallets/{wallet}/password-links wallets:write",
+    "POST /wallets/{wallet}/password-links wallets:write|wallets:access",
     shows=LINK,
     command=CommandLine("wallet reset-link PATH", text="{url}"),
     shows_secret=True,
@@ -401,7 +401,7 @@ def remove_wallet_factors(
 
 
 @operation(
-    "DELETE /wallets/{wallet}/lockout wallets:write",
+    "DELETE /wallets/{wallet}/lockout wallets:write|wallets:access",
     WALLET,
     command=CommandLine("wallet unlock PATH"),
     form=OperationForm(
@@ -420,7 +420,7 @@ def unlock(work: Work, wallet: WalletName) -> WalletRecord:
 
 
 @operation(
-    "DELETE /wallets/{wallet}/sessions wallets:write",
+    "DELETE /wallets/{wallet}/sessions wallets:write|wallets:access",
     WALLET,
     command=CommandLine("wallet sign-out PATH"),
     form=OperationForm(

@@ -39,7 +39,7 @@ def reset_link(instance: Instance, path: str) -> tuple[str, Ask]:
 
 
 def operators_link(instance: Instance, path: str) -> tuple[str, Ask]:
-    made = instance.write(lambda work: operators.make_link(work, path, read_only=True))
+    made = instance.write(lambda work: operators.make_link(work, path, role="reads"))
     return made.url, _fill_in
 
 

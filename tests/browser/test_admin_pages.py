@@ -51,7 +51,7 @@ def seeded(server: Instance) -> Seeded:
 
 async def sign_in(page: Page, server: Instance, name: str) -> None:
     """Follows a new link, by keyboard."""
-    made = server.write(lambda work: operators.make_link(work, name, read_only=False))
+    made = server.write(lambda work: operators.make_link(work, name))
     await page.goto(made.url)
     await expect(page.get_by_label("Password, at least")).to_be_focused()
     await page.keyboard.type(PASSWORD)
@@ -71,7 +71,7 @@ async def test_every_page_fits_and_can_be_read_by_everyone(
         await check(page, f"{server.base_url}/admin{path.format(**seeded._asdict())}")
     await page.context.clear_cookies()
     await check(page, f"{server.base_url}/admin")
-    made = server.write(lambda work: operators.make_link(work, "ann", read_only=False))
+    made = server.write(lambda work: operators.make_link(work, "ann"))
     await check(page, made.url)
 
 

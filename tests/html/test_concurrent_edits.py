@@ -233,7 +233,18 @@ def test_every_form_that_shows_what_is_carries_what_it_showed(
         unseen |= {path.partition("=")[0] for one in forms(page) if one.unseen}
     assert unseen == PROPOSED.keys()
     assert carried == {
-        f"was.{name}" for name in ("limit", "money", "failed", "app", "name", "public_name", "fixed")
+        f"was.{name}"
+        for name in (
+            "limit",
+            "money",
+            "failed",
+            "app",
+            "name",
+            "public_name",
+            "fixed",
+            "refund_limit",
+            "refund_currency",
+        )
     } | {f"was.{name}" for name in ("basis_points", "url", "max_packet", "credit_limit", "note", "events", "role")}
 
 
@@ -291,11 +302,10 @@ CASES: Final = {
     ),
     "operators.set_role": Case(
         "/admin/operators/zoe/change",
-        {"role": "read-only"},
+        {"role": "reads"},
         {},
-        "eva changed the role {kept}"
-        " You saw By eva Yours Role full read-only full Role As eva set it: you left it alone.",
-        {"role": "read-only"},
+        "eva changed the role {kept} You saw By eva Yours Role full reads full Role As eva set it: you left it alone.",
+        {"role": "reads"},
     ),
 }
 

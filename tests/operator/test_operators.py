@@ -8,14 +8,15 @@ from payres.core.protocol.identifiers import hash_secret
 from payres.core.store.work import Work
 from payres.operator import operators
 from payres.operator.operators import OPERATOR, list_operators, make_link, remove_operator, require_operator, set_role
+from payres.operator.roles import Role
 from payres.operator.store.operators import OF_OPERATORS, find_operator
 
 LAST = "^ann is the last who may do everything here: let somebody else in first$"
 
 
-def join(work: Work, name: str, role: str = "full") -> str:
+def join(work: Work, name: str, role: Role = "full") -> str:
     """An operator who is signed in; returns the secret of the session."""
-    secret = make_link(work, name, role == "read-only").url.rpartition("/")[2]
+    secret = make_link(work, name, role).url.rpartition("/")[2]
     signed_in = follow_link(work, OF_OPERATORS, secret, f"hash of {name}", Browser(), operators.set_password)
     assert isinstance(signed_in, SignedIn)
     work.actor = "shell:root"
@@ -28,7 +29,7 @@ def states(work: Work) -> dict[str, tuple[str, int]]:
 
 
 def test_operators_are_listed_with_what_they_can_sign_in_with(tx: Work) -> None:
-    join(tx, "ben", "read-only")
+    join(tx, "ben", "reads")
     join(tx, "ann")
     made = make_link(tx, "cleo")
     assert states(tx) == {"ann": ("active", 1), "ben": ("active", 1), "cleo": ("invited", 0)}
@@ -47,10 +48,10 @@ def test_link_that_was_not_used_in_time_leaves_nothing_to_sign_in_with(tx: Work)
 def test_pages_give_no_link_in_place_of_a_password(tx: Work) -> None:
     session = join(tx, "ann")
     tx.actor = "page:ben"
-    with pytest.raises(WrongState, match=r"^ann can sign in already: remove that operator first$"):
+    with pytest.raises(WrongState, match=r"^ann can sign in already: that operator's page makes a new link$"):
         make_link(tx, "ann")
     make_link(tx, "cleo")
-    assert make_link(tx, "cleo", read_only=True).role == "read-only", "the first link was not used"
+    assert make_link(tx, "cleo", role="reads").role == "reads", "the first link was not used"
     assert account_of_session(tx, OF_OPERATORS, session).actor == "page:ann"
     tx.actor = "shell:root"
     make_link(tx, "ann")
@@ -59,9 +60,9 @@ def test_pages_give_no_link_in_place_of_a_password(tx: Work) -> None:
 
 def test_role_changes_and_signs_nobody_out(tx: Work) -> None:
     session = join(tx, "ann")
-    assert set_role(tx, "ann", "read-only").role == "read-only"
+    assert set_role(tx, "ann", "reads").role == "reads"
     assert account_of_session(tx, OF_OPERATORS, session).actor == "page:ann"
-    assert set_role(tx, "ann", "full").may_change
+    assert set_role(tx, "ann", "full").role == "full"
 
 
 def test_sessions_of_one_end_and_the_password_stays(tx: Work) -> None:
@@ -91,9 +92,9 @@ def test_who_is_removed_leaves_only_entries_in_the_audit_log(tx: Work) -> None:
 def test_link_of_who_is_removed_and_added_again_is_not_the_old_one(tx: Work) -> None:
     old = make_link(tx, "cleo").url.rpartition("/")[2]
     remove_operator(tx, "cleo")
-    new = make_link(tx, "cleo", read_only=True).url.rpartition("/")[2]
+    new = make_link(tx, "cleo", role="reads").url.rpartition("/")[2]
     assert open_link(tx, OF_OPERATORS, new) == require_operator(tx, "cleo")
-    assert require_operator(tx, "cleo").role == "read-only"
+    assert require_operator(tx, "cleo").role == "reads"
     with pytest.raises(NotFound):
         open_link(tx, OF_OPERATORS, old)
     assert tx.execute("SELECT link_hash FROM password_link").fetchall() == [(hash_secret(new),)]
@@ -101,15 +102,15 @@ def test_link_of_who_is_removed_and_added_again_is_not_the_old_one(tx: Work) -> 
 
 def test_last_who_may_do_everything_stays_so_in_the_pages(tx: Work) -> None:
     join(tx, "ann")
-    join(tx, "ben", "read-only")
+    join(tx, "ben", "reads")
     make_link(tx, "cleo")  # who cannot sign in yet
     tx.actor = "page:ann"
-    for end in (remove_operator, lambda work, name: set_role(work, name, "read-only")):
+    for end in (remove_operator, lambda work, name: set_role(work, name, "reads")):
         with pytest.raises(WrongState, match=LAST):
             end(tx, "ann")
     remove_operator(tx, "cleo")
     set_role(tx, "ben", "full")
-    set_role(tx, "ann", "read-only")
+    set_role(tx, "ann", "reads")
     tx.actor = "shell:root"  # who can make a link
     remove_operator(tx, "ben")
     assert states(tx) == {"ann": ("active", 1)}

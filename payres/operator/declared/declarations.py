@@ -130,6 +130,7 @@ class OperationForm(NamedTuple):
       that are left empty stand for; after it, `weighs` says of arguments that are good what is to be looked at. A form
       that `presses` is a button on the page itself, because what it does can be taken back. One that `ends` something
       stands at the end of the page. One that `begins` a long work of this kind waits only for its `plan`.
+    - `says` has what a field says to whoever acts, by its name.
     - `done` is the line after it, with members of the answer and the thing, and its `name`, in braces; `back` is the
       next page, or makes its path of the thing; by default it is that of the thing.
     """
@@ -150,6 +151,7 @@ class OperationForm(NamedTuple):
     unasked: str = ""
     plan: Callable[..., Mapping[str, str]] = lambda _, **given: {}
     weighs: Callable[..., LookOver | None] | None = None
+    says: Callable[[Work], Mapping[str, str]] = lambda _: {}
     presses: bool = False
     ends: bool = False
     begins: str = ""
@@ -286,7 +288,8 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Why the form asks for the password again; "" if it does not."""
         if self.form is None or self.form.unasked:
             return ""
-        return self.form.because or next((STAKES[one] for one in self.scopes if one in STAKES), "")
+        parts = [part for one in self.scopes for part in one.split("|")]
+        return self.form.because or next((STAKES[one] for one in parts if one in STAKES), "")
 
     @property
     def docstring(self) -> str:

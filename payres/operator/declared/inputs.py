@@ -140,7 +140,7 @@ class Input(NamedTuple):
     def choices(self) -> Collection[str]:
         """The words that can be chosen; none if any text can be given."""
         found: Collection[str] = self.extra.get("choices", ())
-        return get_args(self.type) if get_origin(self.type) is Literal else found
+        return found or (get_args(self.type) if get_origin(self.type) is Literal else ())
 
     @property
     def kind_of_field(self) -> str:

@@ -29,7 +29,7 @@ from payres.operator.declared.shapes import Cell, Column, Shape, facts_of, make_
 from payres.operator.deliveries import ATTEMPTS
 from payres.operator.exports import export_statement
 from payres.operator.grants import GRANT, sees, spending_under
-from payres.operator.movements import MOVEMENT, Movement, own_reference, undoable_until
+from payres.operator.movements import MOVEMENT, Movement, own_reference, undo, undoable_until
 from payres.operator.pages.lists import filters_of
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.payment_history import HISTORY, show_payment, story_of
@@ -59,7 +59,7 @@ async def thing_page(visit: OperatorVisit, shape: Shape, more: Sections | None =
         return shape.find(work, **visit.segments), more(work, visit) if more else {}
 
     thing, found = await visit.read(unit)
-    about = [(one, one.form) for one in declared() if one.form and one.form.about is shape]
+    about = [(one, one.form) for one in declared() if one.form and one.form.about is shape and visit.may(one)]
     about = sorted((one for one in about if not one[1].is_over(thing)), key=lambda one: "amount" not in one[0].inputs)
     urls = [f"{ADMIN_ROOT}{form.url_of(visit.segments)}" for _, form in about]
     shown = {
@@ -88,7 +88,7 @@ def _of_wallet(work: Work, visit: OperatorVisit) -> dict[str, Any]:
         Column("What", partial(_moved, work), "long", section="payments"),
         Column("Amount", _amount, "number"),
         Column("Time", "created_at", "time"),
-        Column("State", partial(_standing, work), "state"),
+        Column("State", partial(_standing, work, visit), "state"),
     ]
     return {
         "statement": filters_of(operation_of(export_statement)),
@@ -114,11 +114,11 @@ def _moved(work: Work, one: Payment | Movement) -> Cell:
     return Cell(text, "long", path_of("payments", one.id))
 
 
-def _standing(work: Work, one: Payment | Movement) -> Cell:
+def _standing(work: Work, visit: OperatorVisit, one: Payment | Movement) -> Cell:
     """The state of a payment that is not completed; for a movement the form that undoes it, while that is possible."""
     if not isinstance(one, Movement):
         return Cell("" if one.state == "completed" else one.state, "state")
-    if undoable_until(work, MOVEMENTS.by_id(work, one.id)):
+    if undoable_until(work, MOVEMENTS.by_id(work, one.id)) and visit.may(operation_of(undo)):
         return Cell("Undo", link=path_of("movements", one.id, "undo"))
     return Cell("undone" if one.undone_by else "undoes another" if one.undoes else "")
 

@@ -51,7 +51,7 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
     given = operation_parameters(request, operation, narrowed)
     found = await visit.read(partial(operation.run, given=given))
     count = given["page"].count if operation.is_paged else DEFAULT_PAGE
-    rows = Field("first", "Rows", "choice", str(count), dict.fromkeys(map(str, (*COUNTS, count))), is_required=True)
+    rows = Field("first", "Rows", "choice", str(count), [*{str(n): n for n in (*COUNTS, count)}], is_required=True)
     title = listing.title.format(**visit.segments)
     if non_empty.get(FORMAT) == "csv":
         table = make_table(title, shape.listed, found.result, listing.none)
@@ -63,7 +63,7 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
         also=listing.also,
         views=[(name, f"{path}?{query}".rstrip("?")) for name, query in listing.views.items()],
         here=f"{path}?{request.url.query}".rstrip("?"),
-        new=_new(operation.list_url),
+        new=_new(visit, operation.list_url),
         table=make_table(title, shape.on_pages, found.result, listing.none),
         filters=filters_of(operation, narrowed),
         is_filtered=bool(filters),
@@ -74,9 +74,9 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
     )
 
 
-def _new(path: str) -> tuple[str, str] | None:
-    """The label and the URL of the form that makes something new for the list."""
-    forms = (one.form for one in declared() if one.form and one.form.lists == path)
+def _new(visit: OperatorVisit, path: str) -> tuple[str, str] | None:
+    """The label and the URL of the form that makes something new for the list, for who may."""
+    forms = (one.form for one in declared() if one.form and one.form.lists == path and visit.may(one))
     return next(((one.heading, ADMIN_ROOT + one.url) for one in forms), None)
 
 

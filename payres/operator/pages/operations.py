@@ -31,6 +31,7 @@ from payres.operator.declared.shapes import Cell, Fact, facts_of, members_of, pa
 from payres.operator.movements import MOVEMENT, MadeBefore, own_reference, page_of_account
 from payres.operator.pages.lists import Field
 from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit
+from payres.operator.roles import beyond
 from payres.operator.services import operator_of
 from payres.operator.store.forms import is_used, use_form
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS
@@ -170,7 +171,7 @@ class OperationPage:
 
     async def _asks_first(self, visit: OperatorVisit) -> bool:
         """Whether the second step comes before what is looked over: that form takes codes, and it can be a passkey."""
-        if not self.operation.because or not visit.operator.may_change:
+        if not self.operation.because or not visit.may(self.operation):
             return False
         factors = await visit.read(lambda work: factors_of(work, OF_OPERATORS, visit.operator.id))
         return any(one.field != TYPED for one in factors.asked) and await OPERATOR_SIGN_IN.asking.is_stale(
@@ -332,11 +333,11 @@ class OperationPage:
     async def _render(
         self, visit: OperatorVisit, form: Form, problems: Mapping[str, str], status: int, then: Any = None
     ) -> Response:
-        subject, secrets = await visit.read(lambda work: (self._subject(work, visit), self._secrets(work, visit)))
+        subject, secrets, says, refused = await visit.read(partial(self._about, visit=visit))
         weighed, now = None, ""
         is_over = subject.thing is not None and self.form.is_over(subject.thing)
         is_plain = not (self._inputs or is_over) and len(self.form.buttons) == 1
-        if self.operation.because and is_plain and visit.operator.may_change:
+        if self.operation.because and is_plain and visit.may(self.operation):
             form = {"choice": next(iter(self.form.buttons)), **form}  # there is nothing to fill in first
         is_looked_over = {"password", FACTOR} & problems.keys() or ("choice" in form and not problems)
         first = await self._made_before(visit, form, subject) if is_looked_over and form.get(AGAIN) else None
@@ -353,7 +354,11 @@ class OperationPage:
             because=self.operation.because,
             first=first,
             is_over=is_over,
-            fields=self._fields(visit, form, problems, subject.thing, bool(is_looked_over)),
+            beyond=refused,
+            fields=[
+                one._replace(words=says.get(one.name, one.words))
+                for one in self._fields(visit, form, problems, subject.thing, bool(is_looked_over))
+            ],
             changes=[(label, before, after) for (label, before), (_, after) in changes if before != after],
             weighed=weighed,
             now=now,
@@ -364,6 +369,12 @@ class OperationPage:
             once=new_id(),
             asks_factor=self.operation.because and await OPERATOR_SIGN_IN.asking.is_stale(visit.request, visit.session),
         )
+
+    def _about(self, work: Work, visit: OperatorVisit) -> tuple[FormSubject, str, Mapping[str, str], str]:
+        """What the form is about, what stands for its secrets, what fields say, and why the role does not do it."""
+        refused = "" if visit.may(self.operation) else str(beyond(work, visit.operator))
+        says = {} if refused else self.form.says(work)
+        return self._subject(work, visit), self._secrets(work, visit), says, refused
 
     async def _made_before(self, visit: OperatorVisit, form: Form, subject: FormSubject) -> Repeated:
         """What the page says of the movement that is made once more."""
@@ -407,9 +418,9 @@ class OperationPage:
         found = []
         for one in self._inputs:
             kind, derived = one.kind_of_field, one.name.rstrip("_").replace("_", " ").capitalize()
-            text = present.get(one.name)
+            text, default = present.get(one.name), "" if one.name in self.form.needs else one.default
             was = form.get(f"{WAS}{one.name}", text) if one.name in present else None
-            value = form.get(one.name, text or (one.default if isinstance(one.default, str) else ""))
+            value = form.get(one.name, text or (default if isinstance(default, str) else ""))
             value = " ".join(_chosen(one, form)) if kind == "choices" and form else value
             found.append(
                 Field(

@@ -69,7 +69,11 @@ async def page(visit: OperatorVisit) -> Response:
         here=links.get(shown or "", f"{ADMIN_ROOT}?currency="),
         chart=pair_chart(assets[shown], volume, language) if shown else None,
         is_counted=volume.complete,
-        new=[(one.form, ADMIN_ROOT + one.form.url) for one in declared() if one.form and one.form.lists],
+        new=[
+            (one.form, ADMIN_ROOT + one.form.url)
+            for one in declared()
+            if one.form and one.form.lists and visit.may(one)
+        ],
         refresh=LIVE_SECONDS if asked.get("live") == "1" else None,
         **found,
     )

@@ -63,7 +63,8 @@ async def check_page(visit: OperatorVisit) -> Response:
 
 def _show(visit: OperatorVisit, rule: Callable[..., Any], table: DataTable, about: Sequence[str]) -> Response:
     """A page that looks again by itself while a long work, which the form of the rule begins, is under way."""
-    form = operation_of(rule).form
+    operation = operation_of(rule)
+    form = operation.form
     assert form is not None
     latest = operator_of(visit.context).long_works.latest.get(form.begins)
     is_running = latest is not None and latest.ended_at is None
@@ -76,6 +77,7 @@ def _show(visit: OperatorVisit, rule: Callable[..., Any], table: DataTable, abou
         latest=latest,
         since=latest and Cell(format_time(latest.began_at), "time"),
         is_running=is_running,
+        is_offered=visit.may(operation),
         refresh=REFRESH_SECONDS if is_running else None,
     )
 

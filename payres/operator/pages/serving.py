@@ -29,7 +29,8 @@ from payres.operator.pages import overview, server
 from payres.operator.pages.details import thing_pages
 from payres.operator.pages.lists import exports_page, send_file, show_list
 from payres.operator.pages.operations import Done, OperationPage, say
-from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit, Page, may_only_look
+from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit, Page
+from payres.operator.roles import beyond
 
 
 class PageConvertor(StringConvertor):
@@ -120,6 +121,6 @@ async def _carry_out(visit: OperatorVisit, form: Form, page: Page) -> Response:
         return await choose_zone(visit, form, f"{ADMIN_ROOT}/settings")
     if not isinstance(page, OperationPage):
         raise not_of_page()
-    if not visit.operator.may_change:
-        raise may_only_look()
+    if not visit.may(page.operation):
+        raise await visit.read(partial(beyond, operator=visit.operator))
     return await page.act(visit, form)

@@ -20,12 +20,13 @@ from payres.accounts.store.passkeys import PasskeyRecord
 from payres.accounts.visits import Visit
 from payres.core.http.context import Context, context_of
 from payres.core.http.error_answers import note_error
-from payres.core.protocol.errors import DomainError, InsufficientAccess
+from payres.core.protocol.errors import DomainError
 from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.store.work import Work
 from payres.html.html import SHARED, render
 from payres.operator import operators
-from payres.operator.declared.declarations import declared
+from payres.operator.declared.declarations import Operation, declared
+from payres.operator.roles import beyond, may, scopes_of
 from payres.operator.services import operator_of
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord, find_operator
 
@@ -48,6 +49,10 @@ class OperatorVisit(Visit, frozen=True):
     def account(self) -> OperatorRecord:
         return self.operator
 
+    def may(self, *operations: Operation) -> bool:
+        """Whether the operator's role does all of these."""
+        return all(may(self.operator, one.scopes) for one in operations)
+
     def show(self, template: str, status: int = 200, *, script: str = "", **values: Any) -> Response:
         """Renders a template below admin/, where `script` may run; the path selects the section and the view. Below
         these, `trail` leads back: to the view, or to the thing that has the page."""
@@ -62,6 +67,7 @@ class OperatorVisit(Visit, frozen=True):
         if trail and len(names) > 1 + len(own):
             trail = unquote(" ".join(own)), "/".join([view, *own])
         common = {"operator": self.operator, "csrf": csrf_token(self.session), "refresh": None, "new": None}
+        common["may"] = lambda scope: may(self.operator, [scope])
         common["done"] = operator_of(self.context).said.pop(self.session, None)
         common |= {"sections": menu(), "section": section, "view": view, "trail": trail, "searched": ""}
         common |= {"version": __version__, "path": own_path}
@@ -111,9 +117,9 @@ class OperatorSignIn(SignIn[OperatorVisit]):
         def authentic(work: Work) -> str:
             now = account_of_session(work, OF_OPERATORS, session)
             assert isinstance(now, OperatorRecord)
-            is_limited = operator and operator.may_change and not now.may_change
+            is_limited = operator and not scopes_of(operator) <= scopes_of(now)
             if request.method == "POST" and is_limited:  # since the request began
-                raise may_only_look()
+                raise beyond(work, now)
             return now.actor
 
         return OperatorVisit(request, authentic, session, operator) if operator else None
@@ -140,11 +146,6 @@ class OperatorSignIn(SignIn[OperatorVisit]):
         values: dict[str, object] = {"problem": error and str(error), "name": account.name, "passkeys": passkeys}
         values["least"] = MIN_PASSWORD_LENGTH
         return render_sign_in(request, "admin/link.html", values, error.status if error else 200)
-
-
-def may_only_look() -> InsufficientAccess:
-    """The error for an operator whose role allows no changes."""
-    return InsufficientAccess("You may look at everything and change nothing", reason="action")
 
 
 OPERATOR_SIGN_IN: Final = OperatorSignIn()

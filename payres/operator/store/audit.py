@@ -3,9 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from payres.core.protocol.clock import CORRECTION, DAY, lasting
+from payres.core.protocol.identifiers import first_identifier
 from payres.core.store.audit import AUDIT, AuditRecord
 from payres.core.store.rows import PageBounds, PageQuery, select_page
-from payres.core.store.work import Transaction
+from payres.core.store.work import Transaction, Work
+
+
+def entries_of_day(work: Work, actor: str, action: str) -> Sequence[AuditRecord]:
+    """What the actor did in the last 24 hours."""
+    recent, times = lasting("created_at", work.now - DAY, DAY)
+    first = first_identifier(work.now - DAY - CORRECTION)
+    return AUDIT.list(work, f"WHERE id >= ? AND actor = ? AND action = ? AND {recent}", first, actor, action, *times)
 
 
 def page_of_audit(

@@ -1,6 +1,6 @@
 """SQL of the operators who use the admin pages."""
 
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 import msgspec
 
@@ -12,19 +12,32 @@ from payres.core.store.rows import Table, find_number, lasting
 from payres.core.store.work import Transaction
 
 
+class Limit(NamedTuple):
+    """The most that support sends back of a payment, in the minor unit of the asset; None of who sends nothing back, or
+    as much as there is."""
+
+    refund_limit: int | None
+    refund_asset_id: int | None
+
+
+NO_REFUNDS: Final = Limit(None, None)
+
+
 class OperatorRecord(msgspec.Struct, frozen=True):
-    """A row of `operator`; role is `full` or `read-only`."""
+    """A row of `operator`, with the columns of its Limit; role is `full`, `support` or `reads`."""
 
     id: int
     name: str
     role: str
     password_hash: str | None
     unlocked_at: int
+    refund_limit: int | None
+    refund_asset_id: int | None
     wallet_id: ClassVar[None] = None
 
     @property
-    def may_change(self) -> bool:
-        return self.role == "full"
+    def limit(self) -> Limit:
+        return Limit(self.refund_limit, self.refund_asset_id)
 
     @property
     def actor(self) -> str:
@@ -37,6 +50,12 @@ OF_OPERATORS: Final = Kind("operator", OPERATORS, "operator_id", 12 * HOUR, 12 *
 
 def find_operator(tx: Transaction, name: str) -> OperatorRecord | None:
     return OPERATORS.find(tx, name=name)
+
+
+def who_may_all(tx: Transaction) -> str:
+    """The names of some who may do everything and can sign in."""
+    found = OPERATORS.list(tx, "WHERE role = 'full' AND password_hash NOTNULL ORDER BY name LIMIT 3")
+    return " or ".join(one.name for one in found) or "somebody who may do everything"
 
 
 def access_of(tx: Transaction, operator_id: int, now: int) -> tuple[int | None, int, int | None]:
@@ -58,11 +77,12 @@ def delete_operator(tx: Transaction, operator_id: int) -> None:
     tx.execute("DELETE FROM operator WHERE id = ?", (operator_id,))
 
 
-def put_operator(tx: Transaction, name: str, role: str, password_hash: str | None, now: int) -> None:
+def put_operator(
+    tx: Transaction, name: str, role: str, password_hash: str | None, now: int, limit: Limit = NO_REFUNDS
+) -> None:
     """Gives an operator, who may be new, a role and a password or none; earlier wrong passwords no longer count."""
-    tx.execute(
-        "INSERT INTO operator (name, role, password_hash, unlocked_at) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (name) DO UPDATE SET role = excluded.role, password_hash = excluded.password_hash,"
-        " unlocked_at = excluded.unlocked_at",
-        (name, role, password_hash, now),
-    )
+    found, columns = find_operator(tx, name), {"role": role, "password_hash": password_hash, "unlocked_at": now}
+    if found is None:
+        OPERATORS.create(tx, name=name, **columns, **limit._asdict())
+    else:
+        OPERATORS.update(tx, found.id, **columns, **limit._asdict())

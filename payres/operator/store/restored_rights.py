@@ -86,9 +86,10 @@ WHERE p.password_hash NOTNULL AND q.password_hash NOTNULL AND p.password_hash <>
 GROUP BY p.id, q.id ORDER BY 1""",
     "operator": f"""{_SINCE}
 SELECT p.name name, iif(o.id IS NULL, 'was removed', 'the password or role was changed') about, o.password_hash hash,
-  o.role role
-FROM main.operator p LEFT JOIN old.operator o ON o.name = p.name
-WHERE (p.password_hash IS NOT o.password_hash OR p.role IS NOT o.role) AND EXISTS (SELECT 1 FROM since
+  o.role role, iif(a.id IS NULL, NULL, o.refund_limit) refund_limit, a.id refund_asset_id
+FROM main.operator p LEFT JOIN old.operator o ON o.name = p.name LEFT JOIN main.asset a ON a.id = o.refund_asset_id
+WHERE (p.password_hash IS NOT o.password_hash OR p.role IS NOT o.role OR p.refund_limit IS NOT o.refund_limit
+  OR p.refund_asset_id IS NOT o.refund_asset_id) AND EXISTS (SELECT 1 FROM since
   WHERE object = p.name AND action IN ('admin.link', 'admin.set_password', 'admin.role', 'admin.remove'))
 ORDER BY p.name""",
     "wallet": f"""{_SINCE}

@@ -32,7 +32,7 @@ from payres.core.store.work import ROWS_AT_ONCE, Work
 from payres.interledger.store.peers import PEERS
 from payres.operator import api_keys, keys, operators, peers, separations
 from payres.operator.declared.declarations import declared
-from payres.operator.store.operators import OF_OPERATORS
+from payres.operator.store.operators import OF_OPERATORS, Limit
 from payres.operator.store.restored_rights import EndedRight
 from payres.people.store.standing_orders import ORDERS
 from payres.webhooks.rules import begin_removal
@@ -72,7 +72,8 @@ def _end_operator(work: Work, name: str, row: EndedRow) -> None:
     if row["role"] is None:
         operators.remove_operator(work, name)
     else:
-        operators.replace_password(work, name, row["role"], row["hash"])
+        limit = Limit(row["refund_limit"], row["refund_asset_id"])
+        operators.replace_password(work, name, row["role"], row["hash"], limit)
 
 
 def _end_peer(work: Work, name: str, row: EndedRow) -> str | None:

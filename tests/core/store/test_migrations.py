@@ -225,7 +225,7 @@ def test_sign_ins_browsers_and_links_of_owners_and_operators_survive_the_upgrade
         ],
         "known_browser": [(b"\x02", 3, None, 7, None), (b"\x06", None, 4, 14, None)],
         "password_link": [(b"\x03", 3, None, 8), (b"\x04", None, 5, 11)],
-        "operator": [(4, "ann", "full", "hash", 10), (5, "ben", "read-only", None, 12)],
+        "operator": [(4, "ann", "full", "hash", 10, None, None), (5, "ben", "reads", None, 12, None, None)],
     }
 
 

@@ -222,7 +222,7 @@ class Case(NamedTuple):
 
 
 CASES: Final = (
-    Case("operators.set_role", lambda new: {"name": new.operator(), "role": "read-only"}, "admin.role"),
+    Case("operators.set_role", lambda new: {"name": new.operator(), "role": "reads"}, "admin.role"),
     Case("operators.sign_out", lambda new: {"name": new.signed_in()}, "admin.sign_out"),
     Case("operators.remove_operator", lambda new: {"name": new.operator()}, "admin.remove"),
     Case(

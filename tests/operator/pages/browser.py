@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from payres.operator import operators
+from payres.operator.roles import Role
 from tests.helpers import TIMEOUT, sign_in_token
 from tests.instance import Instance
 
@@ -37,14 +38,14 @@ class Browser:
         """The secret in the cookie."""
         return self.http.cookies.get("payres_admin")
 
-    def new_link(self, name: str, *, read_only: bool = False) -> str:
+    def new_link(self, name: str, *, role: Role = "full") -> str:
         """The path of a one-time link."""
-        made = self.instance.write(lambda work: operators.make_link(work, name, read_only=read_only))
+        made = self.instance.write(lambda work: operators.make_link(work, name, role=role))
         return urlsplit(made.url).path
 
-    def follow_link(self, name: str, *, read_only: bool = False) -> httpx2.Response:
+    def follow_link(self, name: str, *, role: Role = "full") -> httpx2.Response:
         """Sets the password by a new link, which signs in."""
-        answer = self.send(self.new_link(name, read_only=read_only), password=PASSWORD, again=PASSWORD)
+        answer = self.send(self.new_link(name, role=role), password=PASSWORD, again=PASSWORD)
         assert (answer.status_code, answer.headers["location"]) == (303, "/admin"), answer.text
         return answer
 

@@ -25,5 +25,5 @@ def ann(payres: Instance) -> Iterator[Browser]:
 def reader(payres: Instance) -> Iterator[Browser]:
     """The browser of an operator who may look only."""
     with Browser(payres) as opened:
-        opened.follow_link("reader", read_only=True)
+        opened.follow_link("reader", role="reads")
         yield opened

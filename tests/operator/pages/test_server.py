@@ -120,7 +120,7 @@ def test_ledger_is_checked_beside_the_page(payres: Instance, ann: Browser) -> No
 def test_operator_is_let_in_by_a_link_that_is_shown_once(payres: Instance, ann: Browser) -> None:
     path = "/admin/new-operator"
     assert f'href="{path}"' in ann.get("/admin/operators").text
-    fields = {"choice": "make", "name": "cleo", "read_only": "true"}
+    fields = {"choice": "make", "name": "cleo", "role": "reads"}
     assert "Your password, because this is about who may do what" in words_of(ann.send(path, **fields))
     assert payres.read(lambda work: find_operator(work, "cleo")) is None
     made = ann.send(path, **fields, password=PASSWORD)
@@ -128,18 +128,18 @@ def test_operator_is_let_in_by_a_link_that_is_shown_once(payres: Instance, ann: 
     link = re.findall(r"http://[^<]*/admin(/link/[\w-]{43})", made.text)[0]
     with Browser(payres) as other:
         other.send(f"/admin{link}", password=PASSWORD, again=PASSWORD)
-        assert "cleo (read-only)" in other.get("/admin").text
+        assert "cleo (reads)" in other.get("/admin").text
         assert "Make the link" not in other.words(path)
     row = next(one for one in ann.rows("/admin/operators") if one["Name"] == "cleo")
-    assert (row["Role"], row["State"], row["Browsers signed in"]) == ("read-only", "active", "1")
+    assert (row["Role"], row["State"], row["Browsers signed in"]) == ("reads", "active", "1")
 
 
 def test_role_that_was_taken_counts_at_once(payres: Instance, ann: Browser) -> None:
     with Browser(payres) as other:
         other.follow_link("dan")
         page = "/admin/operators/dan/change"
-        assert ann.send(page, choice="change", role="read-only", password=PASSWORD).status_code == 303
-        assert "dan is read-only now" in ann.words("/admin/operators/dan")
+        assert ann.send(page, choice="change", role="reads", password=PASSWORD).status_code == 303
+        assert "dan has the role reads now" in ann.words("/admin/operators/dan")
         assert "You may look at everything and change nothing" in other.words("/admin/new-wallet")
         removed = ann.send("/admin/operators/dan/remove", choice="remove", password=PASSWORD)
         assert removed.headers["location"] == "/admin/operators"

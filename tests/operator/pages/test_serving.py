@@ -202,7 +202,7 @@ def test_settings_are_those_in_effect_and_secrets_are_masked(ann: Browser) -> No
 
 def test_operator_chooses_a_time_zone(payres: Instance) -> None:
     with Browser(payres) as browser:
-        browser.follow_link("zoe", read_only=True)
+        browser.follow_link("zoe", role="reads")
         assert browser.send("/admin/settings", choice="zone", zone="Asia/Kathmandu").status_code == 303
         assert browser.http.cookies["payres_zone"].strip('"') == "Asia/Kathmandu"
         assert '<option value="Asia/Kathmandu" selected>' in browser.get("/admin/settings").text

@@ -87,7 +87,7 @@ def test_password_that_cannot_be_is_said_and_the_link_stays(
 
 def test_new_link_ends_the_password_and_the_sessions(payres: Instance, browser: Browser) -> None:
     browser.follow_link("Eve")
-    browser.new_link("Eve", read_only=True)
+    browser.new_link("Eve", role="reads")
 
     assert browser.get("/admin").status_code == 401
     assert browser.sign_in("Eve").status_code == 401
@@ -229,7 +229,7 @@ def test_page_of_an_operator_lists_the_browsers_signed_in(payres: Instance, brow
     with Browser(payres) as other:
         other.http.headers["User-Agent"] = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"
         other.follow_link("Seen")
-        browser.follow_link("Looks", read_only=True)
+        browser.follow_link("Looks", role="reads")
         assert re.search(
             r"Signed in Browser Since From Firefox on Linux Today [\d:]{5}", browser.words("/admin/operators/Seen")
         )

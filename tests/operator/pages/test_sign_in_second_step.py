@@ -11,6 +11,7 @@ import pytest
 from payres.accounts.visits import Place
 from payres.operator.pages.operations import OperationPage
 from payres.operator.pages.serving import admin_pages
+from payres.operator.roles import Role
 from tests.accounts.test_factor_pages import App, hidden
 from tests.instance import Instance
 from tests.operator.pages.browser import PASSWORD, Browser, words_of
@@ -56,12 +57,10 @@ def turn_on(browser: Browser) -> tuple[App, list[str]]:
 
 
 @contextmanager
-def operator(
-    payres: Instance, name: str, state: str, *, read_only: bool = False
-) -> Iterator[tuple[Browser, App | None]]:
+def operator(payres: Instance, name: str, state: str, *, role: Role = "full") -> Iterator[tuple[Browser, App | None]]:
     """The browser of an operator without a second step, or with one that was given long ago or just now."""
     with Browser(payres) as browser:
-        browser.follow_link(name, read_only=read_only)
+        browser.follow_link(name, role=role)
         app = turn_on(browser)[0] if state != "none" else None
         if state == "stale":
             payres.clock.advance(301)
@@ -102,7 +101,7 @@ def test_operations_ask_for_password_and_second_step(payres: Instance, state: st
 @pytest.mark.parametrize("state", ["none", "stale", "fresh"])
 @pytest.mark.parametrize(("path", "choice"), sorted(PLACES_ASK | PLACES_ASK_NOT))
 def test_places_ask_for_the_second_step(payres: Instance, path: str, choice: str, state: str) -> None:
-    with operator(payres, f"{state}-{path.rpartition('/')[2]}-{choice}", state, read_only=True) as (browser, _):
+    with operator(payres, f"{state}-{path.rpartition('/')[2]}-{choice}", state, role="reads") as (browser, _):
         csrf = hidden(browser.get("/admin"))["csrf"]
         answer = browser.http.post(path, data={"csrf": csrf, "choice": choice}) if choice else browser.get(path)
         assert answer.status_code < 500

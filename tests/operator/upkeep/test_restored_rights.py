@@ -120,7 +120,7 @@ class Books:
         for number in (1, 2):
             WALLETS.update(work, number, asked_above=5000)
         wallets.make_password_link(work, "bob")
-        operators.make_link(work, "carol", read_only=False)
+        operators.make_link(work, "carol")
         for name in ("first", "second", "third"):
             add_usd_peer(work, name, "100", incoming_token=name)
 
@@ -199,7 +199,7 @@ CASES: Final[Mapping[str, tuple[Callable[[Work], object], str]]] = {
         "count(DISTINCT owner_id) FROM wallet_address",
     ),
     "password": (lambda work: owners.store_password(work, "alice", "second of alice"), "password_hash FROM owner"),
-    "operator": (lambda work: operators.make_link(work, "alice", read_only=True), "name, password_hash FROM operator"),
+    "operator": (lambda work: operators.make_link(work, "alice", role="reads"), "name, password_hash FROM operator"),
     "wallet": (lambda work: wallets.deactivate(work, "bob"), "state FROM wallet_address"),
     "frozenClient": (lambda work: clients.freeze(work, "https://shop.example/"), "client FROM frozen_client"),
     "peer": (lambda work: peers.remove_peer(work, "first"), "count(removed_at) FROM peer"),
@@ -590,19 +590,21 @@ def test_reading_what_was_not_closed_changes_nothing_of_it(books: Books, ended: 
     ("end", "about"),
     [
         (lambda work: operators.remove_operator(work, "alice"), "was removed"),
-        (lambda work: operators.set_role(work, "alice", "read-only"), "the password or role was changed"),
+        (lambda work: operators.set_role(work, "alice", "reads"), "the password or role was changed"),
+        (lambda work: operators.set_role(work, "alice", "support", "9.00", "USD"), "the password or role was changed"),
     ],
 )
 def test_operator_who_was_removed_or_limited_is_so_again(
     books: Books, backup: Path, end: Callable[[Work], object], about: str
 ) -> None:
     books.write(end)
-    operators_after = books.rows("SELECT name, role, password_hash FROM operator")
+    columns = "SELECT name, role, password_hash, refund_limit, refund_asset_id FROM operator"
+    operators_after = books.rows(columns)
     assert [(one.name, one.about) for one in restore(books, backup).ended] == [("alice", about)]
     assert books.rows("SELECT role FROM operator WHERE name = 'alice'") == [("full",)]
     books.write(end)
     restore(books, backup, carry_over=True)
-    assert books.rows("SELECT name, role, password_hash FROM operator") == operators_after
+    assert books.rows(columns) == operators_after
 
 
 def test_passkey_that_may_have_been_copied_is_suspect_again(books: Books, backup: Path) -> None:
