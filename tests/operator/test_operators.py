@@ -1,22 +1,25 @@
 import pytest
 
 from payres.accounts.links import follow_link, open_link
+from payres.accounts.second_factors import has_factor
 from payres.accounts.sessions import Browser, SignedIn, account_of_session, find_session, open_session
 from payres.core.protocol.clock import MINUTE, format_time
 from payres.core.protocol.errors import NotFound, SignInFailed, WrongState
 from payres.core.protocol.identifiers import hash_secret
+from payres.core.store.accounts import ensure_asset
 from payres.core.store.work import Work
 from payres.operator import operators
 from payres.operator.operators import OPERATOR, list_operators, make_link, remove_operator, require_operator, set_role
 from payres.operator.roles import Role
 from payres.operator.store.operators import OF_OPERATORS, find_operator
+from tests.operator.upkeep.test_restored_rights import turn_codes_on
 
 LAST = "^ann is the last who may do everything here: let somebody else in first$"
 
 
-def join(work: Work, name: str, role: Role = "full") -> str:
+def join(work: Work, name: str, role: Role = "full", *limit: str) -> str:
     """An operator who is signed in; returns the secret of the session."""
-    secret = make_link(work, name, role).url.rpartition("/")[2]
+    secret = make_link(work, name, role, *limit).url.rpartition("/")[2]
     signed_in = follow_link(work, OF_OPERATORS, secret, f"hash of {name}", Browser(), operators.set_password)
     assert isinstance(signed_in, SignedIn)
     work.actor = "shell:root"
@@ -56,6 +59,25 @@ def test_pages_give_no_link_in_place_of_a_password(tx: Work) -> None:
     tx.actor = "shell:root"
     make_link(tx, "ann")
     assert states(tx) == {"ann": ("invited", 0), "cleo": ("invited", 0)}
+
+
+def test_new_link_for_who_lost_the_password_ends_what_it_opened_and_keeps_the_rest(tx: Work) -> None:
+    join(tx, "ann")
+    session = join(tx, "ben", "support", "10.00", ensure_asset(tx, "USD", 2).asset.code)
+    ben = require_operator(tx, "ben")
+    turn_codes_on(tx, OF_OPERATORS, ben)
+    tx.actor = "page:ann"
+    made = operators.renew_link(tx, "ben")
+    assert made.expires_at == format_time(tx.now + 15 * MINUTE)
+    assert find_session(tx, OF_OPERATORS, session) is None
+    after = require_operator(tx, "ben")
+    assert (after.role, after.password_hash, after.limit) == ("support", None, ben.limit)
+    assert has_factor(tx, OF_OPERATORS, ben.id), "a link stands in for no second step"
+    assert tx.execute("SELECT actor, action, object FROM audit ORDER BY id DESC LIMIT 1").fetchone() == (
+        *("page:ann", "admin.link", "ben"),
+    )
+    with pytest.raises(WrongState, match=LAST):
+        operators.renew_link(tx, "ann")
 
 
 def test_role_changes_and_signs_nobody_out(tx: Work) -> None:

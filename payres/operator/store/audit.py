@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from payres.core.protocol.clock import CORRECTION, DAY, lasting
+from payres.core.protocol.clock import CORRECTION, DAY
 from payres.core.protocol.identifiers import first_identifier
 from payres.core.store.audit import AUDIT, AuditRecord
-from payres.core.store.rows import PageBounds, PageQuery, select_page
+from payres.core.store.rows import PageBounds, PageQuery, lasting, select_page
 from payres.core.store.work import Transaction, Work
 
 

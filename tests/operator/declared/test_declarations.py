@@ -223,6 +223,7 @@ class Case(NamedTuple):
 
 CASES: Final = (
     Case("operators.set_role", lambda new: {"name": new.operator(), "role": "reads"}, "admin.role"),
+    Case("operators.renew_link", lambda new: {"name": new.operator()}, "admin.link"),
     Case("operators.sign_out", lambda new: {"name": new.signed_in()}, "admin.sign_out"),
     Case("operators.remove_operator", lambda new: {"name": new.operator()}, "admin.remove"),
     Case(
@@ -613,7 +614,9 @@ def _of_right_types(operation: Operation, new: New) -> Given:
     """Values for the inputs that are required, with things that exist."""
     values: Given = {"wallet": new.wallet(), "scopes": ("audit:read",), "jwk": msgspec.to_builtins(KEY)} | new.asset()
     values |= {"id": new.payment(is_paid=True)} if operation.id.startswith("payment") else {}
-    required = [one for one in operation.inputs.values() if one.is_required or one.name in operation.segments]
+    values |= {"role": "reads"}
+    needed = [*operation.segments, *(operation.form.needs if operation.form else ())]
+    required = [one for one in operation.inputs.values() if one.is_required or one.name in needed]
     return {one.name: values.get(one.name, "x") for one in required}
 
 
