@@ -37,6 +37,20 @@ OTHER_REQUEST: Final = marked("This is not the request that you were shown. Noth
 
 # In failure reasons: what other servers said, in quotes, and URLs.
 QUOTED: Final = re.compile(r"(?<!\w)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")(?!\w)|https?://\S+")
+# Why a payment was not made, by the reason or code of the error.
+REASONS: Final[Mapping[str, str]] = {
+    "wallet": marked("you had too little"),
+    "late": marked("this server was not running then"),
+    "restored": marked("this server was restored from a copy, and it may have been paid before"),
+    "stopped": marked("it was stopped before"),
+    "too_dear": marked("it would have taken more than you allowed"),
+    "other_currency": marked("the wallet there has another currency now"),
+    "no_wallet": marked("there is no wallet at the address any more"),
+    "invalid_request": marked("one of the two wallets is closed"),
+    "unreachable": marked("nobody answered"),
+    "no_path": marked("no way for money led there"),
+    "liquidity": marked("this server could not change so much"),
+}
 SHORT: Final = r"cannot take so much|the last answer was T04"  # of failures for lack of credit or liquidity on the way
 # Patterns of technical failure reasons without that, and what owners read instead.
 FAILURES: Final = tuple(
@@ -74,11 +88,22 @@ def ended(text: str) -> str:
     return text if text.endswith((".", "…", "!", "?")) else text + "."
 
 
-def failure_of(language: Language, failure: str | None) -> Markup:
-    """Why a payment failed, in a few words."""
+def failure_of(language: Language, failure: str | None, host: str = "") -> Markup:
+    """Why a payment to `host` failed or was not made, in a few words: by a reason or code, or what its sender said."""
+    found = REASONS.get(failure or "") or _pattern_of(failure)
+    if found:
+        return language.say(found)
+    return language.say("{host} did not say why", host=host) if host else language.say("it did not get through")
+
+
+def _pattern_of(failure: str | None) -> str | None:
     own = QUOTED.sub("", failure or "")
-    found = next((sentence for said, sentence in FAILURES if said.search(own)), None)
-    return language.say(found) if found else language.say("it did not get through")
+    return next((sentence for said, sentence in FAILURES if said.search(own)), None)
+
+
+def is_silent(failure: str | None) -> bool:
+    """Whether it failed because nobody answered."""
+    return _pattern_of(failure) == REASONS["unreachable"]
 
 
 def is_short(failure: str | None) -> bool:

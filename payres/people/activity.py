@@ -26,6 +26,7 @@ from payres.core.store.rows import AFTER_ALL
 from payres.core.store.wallets import WALLETS, KeyRecord, WalletRecord, last_key
 from payres.core.store.work import Work
 from payres.html.language import Language, marked
+from payres.people.own_wallets import Holding, others
 from payres.people.sending import kept_wish
 from payres.people.sessions import OwnerVisit
 from payres.people.store import activity
@@ -378,18 +379,19 @@ async def show(visit: OwnerVisit) -> Response:
     )
     summed = chosen or months[0]
 
-    def unit(work: Work) -> tuple[ActivityPage, Statement, int]:
+    def unit(work: Work) -> tuple[ActivityPage, Statement, int, Sequence[Holding]]:
         account = ACCOUNTS.by_id(work, visit.wallet.account_id)
         page = Reader(work, visit.wallet, language.zone).page(wanted, ROWS)
         held = account.held if summed == months[0] else 0
-        return page, statement(work, account, summed.since, summed.until), held
+        return page, statement(work, account, summed.since, summed.until), held, others(work, visit)
 
-    page, sums, held = await visit.read(unit)
+    page, sums, held, own = await visit.read(unit)
     kept = {"month": chosen.name if chosen else "", "show": wanted.show, "text": wanted.text, "like": wanted.like or ""}
     filters = {name: value for name, value in kept.items() if value not in {"", "all"}}
     return visit.show(
         "activity.html",
         tab=TAB,
+        others=own,
         days=groupby(page.rows, partial(_heading, language)),
         rows=page.rows,
         next=page.next,

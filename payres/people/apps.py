@@ -1,12 +1,17 @@
 """Apps whose grants the wallet's owner has decided: their identity, their remaining budget, and revoking them."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from heapq import merge
 from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
+from urllib.parse import urlencode
 
 import msgspec
+from markupsafe import Markup
 from starlette.responses import Response
 
+from payres.accounts.store.owners import wallets_of
 from payres.core.grants import tokens
 from payres.core.grants.spending_limits import NO_INTERVAL, Spending, spending_of, spent_in_window
 from payres.core.protocol.amounts import Asset
@@ -29,11 +34,12 @@ from payres.people.own_wallets import spendable
 from payres.people.sessions import OwnerVisit
 from payres.people.store import apps, payments
 from payres.people.store.apps import DecidedRecord
-from payres.people.store.remote_bills import REMOTE_BILLS, RemoteBillRecord
+from payres.people.store.remote_bills import REMOTE_BILLS, RemoteBillRecord, asks_for_itself
 
-# Active grants may spend, or only read ("looks"). The others have ended: the limit is spent ("paid"), the last
-# interval is over, the app never continued the grant ("lapsed"), it was revoked ("stopped"), or it was denied.
-AppStanding = Literal["spends", "looks", "paid", "over", "lapsed", "stopped", "denied"]
+# Active grants may spend, or only read ("looks"). The others have ended: the limit is spent, or the only bill is paid
+# ("paid") or could not be ("unpaid"), the last interval is over, the app never continued the grant ("lapsed"), it was
+# revoked ("stopped"), or it was denied.
+AppStanding = Literal["spends", "looks", "paid", "unpaid", "over", "lapsed", "stopped", "denied"]
 IN_FORCE: Final[frozenset[AppStanding]] = frozenset({"spends", "looks"})
 BATCH: Final = 64  # grants read at a time, most of which are shown
 # Where the Web Monetization extension sends its user after consent.
@@ -55,22 +61,24 @@ ENDS: Final[dict[AppStanding, str]] = {
     "spends": marked("It may spend"),
     "looks": marked("It may look, and cannot spend"),
     "paid": marked("It has paid what you allowed"),
+    "unpaid": marked("The bill could not be paid; nothing was taken"),
     "over": marked("Its time is over"),
-    "lapsed": marked("You allowed it, and it never began"),
+    "lapsed": marked("Allowed, never used"),
     "stopped": marked("It was stopped"),
     "denied": marked("It was not allowed"),
 }
 
 
 class App(msgspec.Struct, frozen=True, kw_only=True):
-    """A grant as its wallet's owner sees it, with the spending in the current window.
+    """A grant as the owner of its wallet sees it, with the spending in the current window.
 
     `spent` and `left` are in minor units of `asset`, the asset of the limit; without a limit `left` is None. `window`
     counts from 1. `renews_at` is the start of the next window, or of the first; the last one ends at `ends_at`.
-    `bill` is the only one that it may pay, if that is at another server and was read.
+    `bill` is the only one that it may pay, if that is at another server and was read; `is_paying`, that it does so now.
     """
 
     grant: DecidedRecord
+    wallet: WalletRecord
     who: Who
     standing: AppStanding
     spending: Spending | None
@@ -81,6 +89,17 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
     renews_at: int | None
     ends_at: int | None
     bill: RemoteBillRecord | None
+    is_paying: bool
+
+    @property
+    def is_for_a_bill(self) -> bool:
+        """Whether it may pay one bill, once."""
+        return self.spending is not None and self.spending.is_for_a_bill
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether who asked ends it with the payment: the server of the bill does."""
+        return self.spending is not None and asks_for_itself(self.grant.client, self.spending.receiver)
 
     @property
     def is_extension(self) -> bool:
@@ -151,16 +170,16 @@ def running_apps(work: Work, wallet: WalletRecord) -> Sequence[App]:
 
 
 def ended_apps(
-    work: Work, wallet: WalletRecord, before: str = AFTER_ALL, count: int = 20
+    work: Work, those: Sequence[WalletRecord], before: str = AFTER_ALL, count: int = 20
 ) -> tuple[Sequence[App], bool]:
-    """Up to `count` ended grants with ids below `before`, newest first, and whether there are more."""
-    ended = (app for app in _walk(work, wallet, before) if app.standing not in IN_FORCE)
-    found = [*islice(ended, count + 1)]
+    """Up to `count` ended grants of these wallets with ids below `before`, newest first, and whether there are more."""
+    walks = merge(*(_walk(work, one, before) for one in those), key=lambda app: app.grant.id, reverse=True)
+    found = [*islice((app for app in walks if app.standing not in IN_FORCE), count + 1)]
     return found[:count], len(found) > count
 
 
 def require_app(work: Work, wallet: WalletRecord, grant_id: str) -> App:
-    """A grant of this wallet. Raises NotFound, also for a grant of another wallet."""
+    """A grant of this wallet. Raises NotFound."""
     record = apps.decided_grant(work, wallet.id, grant_id)
     return _app(work, wallet, require(record, "There is no such app here"))
 
@@ -197,10 +216,12 @@ def _app(work: Work, wallet: WalletRecord, record: DecidedRecord) -> App:
     if interval and index is not None:
         window = None if interval.first is None else index - interval.first + 1
         renews_at = interval.renews_at(work.now)
+    outcome = payments.state_of_bill(work, record.id) if spending and spending.is_for_a_bill else None
     return App(
         grant=record,
+        wallet=wallet,
         who=who_of(work, wallet, record, record.client),
-        standing=_standing(work, record, spending, left),
+        standing=_standing(work, record, spending, left, outcome),
         spending=spending,
         asset=asset,
         spent=spent,
@@ -209,23 +230,26 @@ def _app(work: Work, wallet: WalletRecord, record: DecidedRecord) -> App:
         renews_at=renews_at,
         ends_at=interval.end if interval else None,
         bill=REMOTE_BILLS.get(work, record.id) if spending and spending.receiver else None,
+        is_paying=outcome == "sending",
     )
 
 
-def _standing(work: Work, record: DecidedRecord, spending: Spending | None, left: int | None) -> AppStanding:
+def _standing(
+    work: Work, record: DecidedRecord, spending: Spending | None, left: int | None, outcome: str | None
+) -> AppStanding:
     if record.state == "denied":
         return "denied"
+    if outcome == "completed":  # perhaps for less than the limit
+        return "paid"
     if record.state == "revoked":
-        return "stopped"
+        return "unpaid" if outcome == "failed" else "stopped"
     if has_lapsed(record.state, record.decided_at, work.now):
         return "lapsed"
     if spending is None:
         return "looks"
     if spending.interval is not None:
         return "over" if spending.interval.end is not None and spending.interval.end <= work.now else "spends"
-    # The limit is spent, or its only receiver is paid, perhaps for less.
-    has_paid = left == 0 or bool(spending.receiver and payments.has_completed(work, record.id))
-    return "paid" if has_paid else "spends"
+    return "paid" if left == 0 else "spends"
 
 
 def _is_used_up(record: DecidedRecord) -> bool:
@@ -255,16 +279,31 @@ def revoke_keys(work: Work, wallet: WalletRecord, key_ids: Collection[int]) -> S
 
 
 async def show(visit: OwnerVisit) -> Response:
-    """GET /account/apps."""
+    """GET /account/apps: those of all wallets of the owner, or with `?wallet=` of one."""
+    chosen = visit.request.query_params.get("wallet")
 
     def unit(work: Work) -> Mapping[str, object]:
-        running = running_apps(work, visit.wallet)
+        own = wallets_of(work, visit.owner.id)
+        shown = [one for one in own if one.path == chosen] or own
+        running = {one.path: running_apps(work, one) for one in own}
+        found = sorted((app for one in shown for app in running[one.path]), key=lambda app: app.grant.id, reverse=True)
+        spending = [app for app in found if app.may_spend]
+        own_sums = {one.asset: Budgets([app for app in spending if app.wallet.asset == one.asset]) for one in shown}
+        views = [(str(visit.language.say("All {number}", number=sum(map(len, running.values())))), TAB)]
+        views += [(f"{one.name} {len(running[one.path])}", f"{TAB}?{urlencode({'wallet': one.path})}") for one in own]
         return {
-            "budgets": Budgets([app for app in running if app.may_spend]),
-            "looking": [app for app in running if not app.may_spend],
-            "ended": ended_apps(work, visit.wallet, count=FEW)[0],
-            "free": spendable(work, visit.wallet),
-            "names": _names(work, running),
+            "budgets": [app for app in spending if not app.is_for_a_bill],
+            "bills": [app for app in spending if app.is_for_a_bill],
+            "monthly": {asset: sums.monthly for asset, sums in own_sums.items() if sums.counted},
+            "once": {asset: sums.once for asset, sums in own_sums.items() if sums.once},
+            "endless": [one.code for one, sums in own_sums.items() if sums.is_endless and (sums.counted or sums.once)],
+            "looking": [app for app in found if not app.may_spend],
+            "ended": ended_apps(work, shown, count=FEW)[0],
+            "free": spendable(work, shown[0]) if len(shown) == 1 else None,
+            "names": _names(work, found),
+            "shown": shown,
+            "views": views if len(own) > 1 else [],
+            "chosen": views[1 + own.index(shown[0])][1] if len(own) > len(shown) else TAB,
         }
 
     return await visit.show_found("apps.html", unit, TAB, **_words(visit))
@@ -273,16 +312,16 @@ async def show(visit: OwnerVisit) -> Response:
 async def show_ended(visit: OwnerVisit) -> Response:
     """GET /account/apps/ended."""
     before = visit.request.query_params.get("before", AFTER_ALL)
-    ended, more = await visit.read(lambda work: ended_apps(work, visit.wallet, before))
+    ended, more = await visit.read(lambda work: ended_apps(work, wallets_of(work, visit.owner.id), before))
     return visit.show("apps_ended.html", tab=TAB, ended=ended, more=more, **_words(visit))
 
 
 async def show_one(visit: OwnerVisit) -> Response:
     """GET /account/apps/{grant}."""
     grant_id, language = visit.segments["grant"], visit.language
+    visit, app = await visit.found(partial(require_app, grant_id=grant_id))
 
     def unit(work: Work) -> Mapping[str, object]:
-        app = require_app(work, visit.wallet, grant_id)
         paid = Reader(work, visit.wallet, language.zone).of_grant(grant_id, PAYMENTS)
         return {"app": app, "rows": rows_of(paid), "is_cut": len(paid) == PAYMENTS, "names": _names(work, [app])}
 
@@ -292,9 +331,9 @@ async def show_one(visit: OwnerVisit) -> Response:
 async def stop(visit: OwnerVisit, form: Form) -> Response:
     """Revokes the grant, and its key if that box is ticked."""
     grant_id, with_key = visit.segments["grant"], form.get("key") == "revoke"
+    visit, app = await visit.found(partial(require_app, grant_id=grant_id))
 
     def unit(work: Work) -> None:
-        app = require_app(work, visit.wallet, grant_id)
         revoke(work, grant_id)
         if with_key and app.who.key:
             revoke_keys(work, visit.wallet, {app.who.key.id})
@@ -316,10 +355,16 @@ def _names(work: Work, those: Sequence[App]) -> Mapping[str, str]:
 
 def _words(visit: OwnerVisit) -> dict[str, Any]:
     """Template functions for apps and budgets."""
-    language, own = visit.language, visit.context.urls.wallet(visit.wallet.path)
+    language, urls = visit.language, visit.context.urls
+
+    def together(amounts: Mapping[Asset, int]) -> Markup:
+        *others, last = [language.money(amount, asset) for asset, amount in amounts.items()]
+        return language.say("{one} and {other}", one=Markup(", ").join(others), other=last) if others else last
+
     return {
+        "together": together,
         "may": lambda spending, names: spending_sentence(language, spending, names.get(spending.receiver)),
-        "sees": lambda grant: other_words(language, grant.access, grant.subject, own),
+        "sees": lambda app: other_words(language, app.grant.access, app.grant.subject, urls.wallet(app.wallet.path)),
         "end_of": lambda app: language.say(ENDS[app.standing]),
         "window_of": lambda app: _window(language, app),
         "NEARLY": NEARLY,

@@ -356,7 +356,7 @@ def _parties(request: Request, found: ConsentRequest) -> dict[str, object]:
         "can_sign_in": found.owner.password_hash is not None,
         "wallet_address": wallet_address,
         "wallet_url": visible.visible_url(wallet_address),
-        "is_bill": spending is not None and spending.receiver is not None and spending.interval is None,
+        "is_bill": spending is not None and spending.is_for_a_bill,
         "signed_in": found.session is not None,
     }
 

@@ -13,7 +13,7 @@ from payres.accounts.cookies import browser_of
 from payres.accounts.guesses import wrong_password
 from payres.accounts.notices import notify
 from payres.accounts.second_step import Refused
-from payres.accounts.sessions import csrf_token, find_account, find_session, noted
+from payres.accounts.sessions import find_account, find_session, noted
 from payres.accounts.store.joins import JOIN_DELAY, JoinRecord, delete_join, open_joins, store_join
 from payres.accounts.store.kinds import Account
 from payres.accounts.store.owners import OF_OWNERS, OwnerRecord, owner_at, take_over, wallets_of
@@ -33,7 +33,7 @@ from payres.core.protocol.errors import (
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store import audit
 from payres.core.store.accounts import ACCOUNTS
-from payres.core.store.wallets import WalletRecord, find_wallet
+from payres.core.store.wallets import WALLETS, WalletRecord, find_wallet
 from payres.core.store.work import Work
 from payres.html.forms import Form, here
 from payres.html.html import redirect
@@ -56,16 +56,18 @@ MOST_UNDER_WAY: Final = 99
 
 
 class Holding(NamedTuple):
-    """A wallet as its owner chooses among several: what it has, how many payments are on their way, and what a bill
-    takes from it; None of a bill of any amount, or where there is none."""
+    """A wallet as its owner chooses among several: what it has, how many payments are on their way, what a bill takes
+    from it (None of a bill of any amount, or where there is none), and how much it lacks for that."""
 
     wallet: WalletRecord
     free: int
     under_way: int = 0
     leaves: int | None = None
+    lacks: int = 0
+    is_changed: bool = False  # into another currency
 
 
-Payers = tuple[str, Sequence[Holding]] | None
+Payers = tuple[WalletRecord, Sequence[Holding]] | None
 
 
 def spendable(work: Work, wallet: WalletRecord) -> int:
@@ -81,30 +83,41 @@ def holdings(work: Work, owner_id: int) -> Sequence[Holding]:
     ]
 
 
+def others(work: Work, visit: OwnerVisit) -> Sequence[Holding]:
+    """The owner's wallets besides that looked at."""
+    found = holdings(work, visit.owner.id) if visit.owner.has_several else []
+    return [one for one in found if one.wallet.id != visit.wallet.id]
+
+
 def payers(work: Work, owner_id: int, url: str) -> Sequence[Holding]:
-    """The wallets of an owner that can pay a bill of this server now. Raises InvalidReceiver if it takes no money."""
+    """The wallets of an owner that can pay a bill of this server now, or could if they had more. Raises InvalidReceiver
+    if it takes no money."""
     receiver, found = open_receiver(work, url, "to"), []
     for one in wallets_of(work, owner_id):
+        if not one.active or one.id == receiver.wallet.id:
+            continue
         with suppress(DomainError):  # such as a currency without a rate
             if receiver.payment.remaining is None:
                 quotes.unit_rate_between(work, one.asset, receiver.wallet.asset)
                 leaves = None
             else:
                 leaves = quotes.local_offer(work, one, receiver, None, None).terms.debit
-            free = spendable(work, one)
-            if one.active and one.id != receiver.wallet.id and free >= (leaves or 1):
-                found.append(Holding(one, free, leaves=leaves))
+            free, is_changed = spendable(work, one), one.asset != receiver.wallet.asset
+            found.append(Holding(one, free, 0, leaves, max((leaves or 1) - free, 0), is_changed))
     return found
 
 
 def payers_here(work: Work, request: Request, url: str) -> Payers:
-    """The token for the form of who is signed in, and the wallets that can pay the bill, if these are several."""
+    """The wallet that is looked at by who is signed in, and those that can pay the bill, if there is a choice: that one
+    first, and those with too little last."""
     session = browser_of(request).session
     found = find_session(work, OF_OWNERS, session) if session else None
-    if session is None or found is None:
+    if found is None or found.wallet_id is None:
         return None
-    fit = payers(work, found.account_id, url)
-    return (csrf_token(session), fit) if len(fit) > 1 else None
+    looked_at = WALLETS.by_id(work, found.wallet_id)
+    those = payers(work, found.account_id, url)
+    those = sorted(those, key=lambda one: (one.lacks > 0, one.wallet.id != looked_at.id))
+    return (looked_at, those) if len(those) > 1 and not those[0].lacks else None
 
 
 async def answer_first(visit: OwnerVisit, form: Form) -> Response | None:
@@ -114,18 +127,19 @@ async def answer_first(visit: OwnerVisit, form: Form) -> Response | None:
         wanted, session = form.get("wallet", ""), hash_secret(visit.session)
 
         def unit(work: Work) -> None:
-            change_session(work, OF_OWNERS, session, wallet_address_id=_own(work, visit, wanted).id)
+            change_session(work, OF_OWNERS, session, wallet_address_id=own_wallet(work, visit, wanted).id)
 
         await visit.write(unit)
         return redirect(here(visit.request))
     if form["csrf"] == visit.csrf:
         return None
-    named = await visit.read(lambda work: _own(work, visit, form["csrf"].partition(".")[2]))
+    named = await visit.read(lambda work: own_wallet(work, visit, form["csrf"].partition(".")[2]))
     note_error(visit.request, WrongState("The form is of another wallet than the one that is shown"))
     return visit.show("other_wallet.html", WrongState.status, other=named)
 
 
-def _own(work: Work, visit: OwnerVisit, path: str) -> WalletRecord:
+def own_wallet(work: Work, visit: OwnerVisit, path: str) -> WalletRecord:
+    """The owner's wallet of this path. Raises NotFound."""
     found = find_wallet(work, path)
     if found is None or found.owner_id != visit.owner.id:
         raise nothing_here()

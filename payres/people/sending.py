@@ -1,12 +1,12 @@
 """Sending by the owner, without a grant: the owner's input gets a quote, and a confirmed quote is paid."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Context, Decimal
 from functools import partial
 from typing import Final, Literal
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 from starlette.responses import Response
 
 from payres.accounts.store.owners import wallets_of
@@ -36,7 +36,7 @@ from payres.interledger.node import node_of
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.remote_receivers import PAYING
 from payres.interledger.store import remote_resources
-from payres.people.own_wallets import Holding, payers, spendable
+from payres.people.own_wallets import own_wallet, spendable
 from payres.people.payees import Payee, find_payee
 from payres.people.sessions import HOME, OwnerVisit
 from payres.people.store import payments
@@ -225,10 +225,12 @@ async def show(visit: OwnerVisit) -> Response:
     """GET /account/send: the form, filled in from a link or an earlier price. The link of a local bill with an amount
     leads to its price at once."""
     given = visit.request.query_params
+    visit = await _paying(visit, given)
     if visit.context.urls.resource_id("incoming-payments", given.get("bill", "")):  # a link may not reach other servers
         return await _ask_price(visit, Wish(to=given["bill"]))
     if "again" in given:
-        wish: Wish = (await _find_price(visit, given["again"])).wish
+        visit, price = await _find_price(visit, given["again"])
+        wish: Wish = price.wish
     else:
         wish = Wish(to=given.get("to", ""), amount=given.get("amount", ""), note=given.get("note", ""))
     return await _show_form(visit, wish)
@@ -236,6 +238,7 @@ async def show(visit: OwnerVisit) -> Response:
 
 async def ask(visit: OwnerVisit, form: Form) -> Response:
     """Asks for the price of the form."""
+    visit = await _paying(visit, form)
     wish = Wish(
         to=form.get("to", ""),
         amount=form.get("amount", ""),
@@ -247,23 +250,25 @@ async def ask(visit: OwnerVisit, form: Form) -> Response:
 
 async def show_price(visit: OwnerVisit) -> Response:
     """GET /account/send/{quote}: the price, or a redirect to its payment."""
-    price = await _find_price(visit, visit.segments["quote"])
+    visit, price = await _find_price(visit, visit.segments["quote"])
     return redirect(payment_path(price.payment_id)) if price.payment_id else await _show_price(visit, price)
 
 
 async def ask_again(visit: OwnerVisit, _: Form) -> Response:
     """Asks for a new price for the same input."""
-    kept = (await _find_price(visit, visit.segments["quote"])).wish
+    visit, price = await _find_price(visit, visit.segments["quote"])
+    kept = price.wish
     return await _ask_price(visit, Wish(to=kept.to, amount=kept.amount, fixed=kept.fixed, note=kept.note))
 
 
 async def confirm(visit: OwnerVisit, _: Form) -> Response:
     """Pays once, and redirects to the payment."""
     quote_id = visit.segments["quote"]
+    visit, price = await _find_price(visit, quote_id)
     try:
         payment_id = await visit.write(partial(confirm_payment, wallet=visit.wallet, quote_id=quote_id))
     except DomainError as error:
-        price = await _find_price(visit, quote_id)
+        visit, price = await _find_price(visit, quote_id)
         return await _show_price(visit, price, note_error(visit.request, error))
     node_of(visit.context).payments.wake()
     return redirect(payment_path(payment_id))
@@ -274,8 +279,16 @@ def payment_path(payment_id: str) -> str:
     return f"/account/payments/{payment_id}"
 
 
-async def _find_price(visit: OwnerVisit, quote_id: str) -> Price:
-    return await visit.read(partial(find_price, wallet=visit.wallet, quote_id=quote_id))
+async def _paying(visit: OwnerVisit, given: Form) -> OwnerVisit:
+    """The visit of the wallet that pays: `from` names another one than that looked at."""
+    if "from" not in given:
+        return visit
+    return replace(visit, wallet=await visit.read(lambda work: own_wallet(work, visit, given["from"])))
+
+
+async def _find_price(visit: OwnerVisit, quote_id: str) -> tuple[OwnerVisit, Price]:
+    """The price, and the visit of the wallet that pays it."""
+    return await visit.found(partial(find_price, quote_id=quote_id))
 
 
 async def _ask_price(visit: OwnerVisit, wish: Wish) -> Response:
@@ -337,17 +350,6 @@ async def _show_form(
     return await visit.show_found("send.html", unit, HOME, status, wish=wish, problems=problems or {}, all=shows_all)
 
 
-async def _others(visit: OwnerVisit, bill: str | None) -> Sequence[Holding]:
-    """The other wallets of the owner that can pay a bill of this server."""
-    if not visit.owner.has_several or visit.context.urls.resource_id("incoming-payments", bill or "") is None:
-        return []
-    try:
-        found = await visit.read(lambda work: payers(work, visit.owner.id, bill or ""))
-    except DomainError:  # it takes no more money
-        return []
-    return [one for one in found if one.wallet.id != visit.wallet.id]
-
-
 async def _show_lack(visit: OwnerVisit, wish: Wish, payee: Payee, error: DomainError) -> Response:
     """The page of a bill for which the wallet has too little."""
     free = await visit.read(partial(spendable, wallet=visit.wallet))
@@ -357,8 +359,7 @@ async def _show_lack(visit: OwnerVisit, wish: Wish, payee: Payee, error: DomainE
         tab=HOME,
         wish=wish,
         whole=payee.remaining,
-        bill=payee.bill,
-        others=await _others(visit, payee.bill),
+        bill=payee.bill and visit.context.urls.resource_id("incoming-payments", payee.bill),
         asset=payee.asset,
         purpose=payee.purpose,
         lack=int(error.details["needed"]) - free,
@@ -378,7 +379,7 @@ async def _show_price(visit: OwnerVisit, price: Price, error: DomainError | None
         "price.html",
         200 if error is None else error.status,
         price=price,
-        others=await _others(visit, terms.receiver) if price.wish.is_bill else [],
+        pays_bill=price.wish.is_bill and visit.owner.has_several,
         terms=terms,
         problem=problem,
         is_over=is_over,

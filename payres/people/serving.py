@@ -92,7 +92,7 @@ async def show_home(visit: OwnerVisit) -> Response:
             "in_progress": under_way,
             "rows": [row for row in rows if row.newest.key not in shown][:MOVEMENTS],
             "coming": standing_order_pages.coming_up(work, wallet),
-            "others": [one for one in own_wallets.holdings(work, visit.owner.id) if one.wallet.id != wallet.id],
+            "others": own_wallets.others(work, visit),
             "budgets": apps.budgets(work, wallet).apps[:BUDGETS],
             "address": work.urls.wallet(wallet.path),
             "pointer": work.urls.pointer(wallet.path) or work.urls.wallet(wallet.path),

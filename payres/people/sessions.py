@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Self, TypeVar
 
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -16,7 +17,7 @@ from payres.accounts.second_factors import alone
 from payres.accounts.sessions import Browser, SignedIn, account_of_session, csrf_token, find_session, start_over
 from payres.accounts.sign_in import SignIn, check_typed_twice
 from payres.accounts.store.kinds import Account
-from payres.accounts.store.owners import OF_OWNERS, OwnerRecord, owner_at, owner_of
+from payres.accounts.store.owners import OF_OWNERS, OwnerRecord, owner_at, owner_of, wallets_of
 from payres.accounts.store.passkeys import PasskeyRecord
 from payres.accounts.store.sessions import change_session
 from payres.accounts.store.sign_ins import NOWHERE, Seen
@@ -32,6 +33,7 @@ from payres.core.protocol.errors import (
     NotFound,
     SignInFailed,
     Unavailable,
+    nothing_here,
 )
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store.wallets import WALLETS, WalletRecord
@@ -42,6 +44,7 @@ from payres.html.language import Language, marked
 from payres.html.sentences import problem_of
 from payres.people.services import people_of
 
+T = TypeVar("T")
 # A session in use is extended, at most every five minutes, up to the longest lifetime.
 RENEWAL: Final = 5 * MINUTE
 
@@ -101,16 +104,30 @@ VIEWS: Final[Mapping[str, str]] = {
 
 
 class OwnerVisit(Visit, frozen=True):
-    """A request of an owner, who looks at a wallet."""
+    """A request of an owner, who looks at a wallet, `looked_at`; a page may be about another one, `wallet`."""
 
     owner: OwnerRecord
     wallet: WalletRecord
+    looked_at: WalletRecord
     language: Language
 
     @property
     def csrf(self) -> str:
-        """The token of every form, which names the wallet that the form is of."""
-        return f"{csrf_token(self.session)}.{self.wallet.path}"
+        """The token of every form, which names the wallet that was looked at."""
+        return f"{csrf_token(self.session)}.{self.looked_at.path}"
+
+    async def found(self, find: Callable[[Work, WalletRecord], T]) -> tuple[Self, T]:
+        """What `find` finds in one of the owner's wallets, that looked at first, and the visit of that one. Raises
+        NotFound if `find` does for each."""
+
+        def unit(work: Work) -> tuple[WalletRecord, T]:
+            for wallet in (self.wallet, *wallets_of(work, self.owner.id)):
+                with suppress(NotFound):
+                    return wallet, find(work, wallet)
+            raise nothing_here()
+
+        wallet, found = await self.read(unit)
+        return replace(self, wallet=wallet), found
 
     @property
     def account(self) -> OwnerRecord:
@@ -137,7 +154,7 @@ class OwnerVisit(Visit, frozen=True):
         lead from page to page. The page refreshes after `refresh` seconds.
         """
         common = {"wallet": self.wallet, "name": self.wallet.name, "csrf": self.csrf, "tab": tab}
-        common |= {"has_several": self.owner.has_several}
+        common |= {"has_several": self.owner.has_several, "looked_at": self.looked_at}
         places = VIEWS if tab == SETTINGS_TAB else {}
         if not self.context.settings.smtp_host:
             places = {path: label for path, label in places.items() if path != NOTICES}
@@ -188,7 +205,7 @@ class OwnerSignIn(SignIn[OwnerVisit]):
         def authentic(work: Work) -> str:
             return account_of_session(work, OF_OWNERS, session).actor
 
-        visit = OwnerVisit(request, authentic, session, owner, wallet, language_of(request))
+        visit = OwnerVisit(request, authentic, session, owner, wallet, wallet, language_of(request))
 
         def renew(work: Work) -> None:
             change_session(work, OF_OWNERS, hash_secret(session), expires_at=work.now + OF_OWNERS.lifetime)

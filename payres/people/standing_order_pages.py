@@ -14,7 +14,7 @@ from payres.accounts.visits import Act
 from payres.core.grants.spending_limits import Interval, Spending, parse_interval
 from payres.core.http.error_answers import note_error
 from payres.core.protocol.amounts import Asset
-from payres.core.protocol.clock import DAY, EPOCH_ORDINAL, HOUR
+from payres.core.protocol.clock import DAY, EPOCH_ORDINAL, HOUR, LATEST
 from payres.core.protocol.errors import DomainError, WrongState
 from payres.core.protocol.visible import ShownUrl, visible_url
 from payres.core.store.outgoing_payments import OUTGOING
@@ -29,7 +29,7 @@ from payres.html.sentences import length_words, problem_of
 from payres.html.typed_amounts import Mistyped, typed_amount
 from payres.interledger.node import node_of
 from payres.people import standing_orders as rules
-from payres.people.own_wallets import spendable
+from payres.people.own_wallets import others, spendable
 from payres.people.sending import FAILED, Wish, ask_price, find_price, missing_input, problem_with, typed_payee
 from payres.people.sessions import HOME, OwnerVisit
 from payres.people.standing_orders import (
@@ -87,18 +87,6 @@ CHOICES: Final = {
         "times": marked("it was paid a number of times"),
     },
 }
-# Why a payment was not made, by the reason or code of the error.
-WHY: Final = {
-    "wallet": marked("you had too little"),
-    "late": marked("this server was not running then"),
-    "restored": marked("this server was restored from a copy, and it may have been paid before"),
-    "stopped": marked("it was stopped before"),
-    "too_dear": marked("it would have taken more than you allowed"),
-    "other_currency": marked("the wallet there has another currency now"),
-    "no_wallet": marked("there is no wallet at the address any more"),
-    "invalid_request": marked("one of the two wallets is closed"),
-    "unreachable": marked("nobody answered"),
-}
 
 
 class ShownOrder(NamedTuple):
@@ -142,7 +130,7 @@ def _as_told(work: Work, run: RunRecord) -> RunRecord:
     """The run; one whose payment came back from its way has failed."""
     payment = OUTGOING.by_id(work, run.outgoing_payment_id) if run.outgoing_payment_id else None
     came_back = payment is not None and payment.state == "failed" and not payment.sent
-    return replace(run, state="failed", problem="came_back") if came_back else run
+    return replace(run, state="failed", problem=payment.failure) if payment and came_back else run
 
 
 def coming_up(work: Work, wallet: WalletRecord) -> Sequence[ShownOrder]:
@@ -153,12 +141,8 @@ def coming_up(work: Work, wallet: WalletRecord) -> Sequence[ShownOrder]:
 
 
 def words_of_orders(language: Language) -> Mapping[str, Callable[..., str]]:
-    """What templates of orders call: why a payment was not made, in a few words, and how often one is."""
-
-    def why(problem: str | None) -> str:
-        return language.say(WHY.get(problem or "", marked("it could not be paid there")))
-
-    return {"why": why, "length_words": partial(length_words, language)}
+    """What templates of orders call: how often something is paid."""
+    return {"length_words": partial(length_words, language)}
 
 
 async def show(visit: OwnerVisit) -> Response:
@@ -172,10 +156,14 @@ async def show(visit: OwnerVisit) -> Response:
             if one.order.state == "active"
         ]
         return {
-            "going_on": [one for one in found if not one.order.is_over],
+            # What comes next stands first, and what is paused behind it.
+            "going_on": sorted(
+                (one for one in found if not one.order.is_over), key=lambda one: one.order.next_at or LATEST
+            ),
             "over": [one for one in found if one.order.is_over],
             "free": spendable(work, visit.wallet),
             "monthly": sum(monthly),
+            "others": others(work, visit),
         }
 
     return await visit.show_found("orders.html", unit, HOME, 200, **words_of_orders(visit.language))
@@ -184,8 +172,9 @@ async def show(visit: OwnerVisit) -> Response:
 async def show_one(visit: OwnerVisit) -> Response:
     """GET /account/orders/{order}; with `?ask=end` it asks whether to end it."""
 
+    visit, order = await visit.found(partial(rules.find_order, order_id=visit.segments["order"]))
+
     def unit(work: Work) -> Mapping[str, object]:
-        order = rules.find_order(work, visit.wallet, visit.segments["order"])
         runs = store.runs_of(work, order.id, RUNS_SHOWN)
         paid = [one.outgoing_payment_id for one in runs if one.outgoing_payment_id]
         return {
@@ -202,9 +191,9 @@ def _changing(rule: Callable[[Work, WalletRecord, str], None]) -> Act:
     """The action of a form that changes an order by a rule."""
 
     async def act(visit: OwnerVisit, _: Form) -> Response:
-        order_id = visit.segments["order"]
-        await visit.write(lambda work: rule(work, visit.wallet, order_id))
-        return redirect(f"{PATH}/{order_id}")
+        visit, order = await visit.found(partial(rules.find_order, order_id=visit.segments["order"]))
+        await visit.write(lambda work: rule(work, visit.wallet, order.id))
+        return redirect(f"{PATH}/{order.id}")
 
     return act
 

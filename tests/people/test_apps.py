@@ -4,13 +4,21 @@ from html import unescape
 
 import pytest
 
+from payres.core.grants.spending_limits import NO_INTERVAL
+from payres.core.payments.outgoing import insert, pay_or_hold
+from payres.core.protocol.urls import ROOT_WALLET_PATH
+from payres.core.store import clients
+from payres.core.store.grants import GRANTS, add_spending
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
+from payres.interledger.clearing import end_sending
 from payres.operator import grants, keys
 from tests.helpers import receiver_of, refusal, usd
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
 from tests.people.browser import OwnersBrowser
 from tests.people.test_apps_rules import EXTENSION, ask, new_owner, path_of, pay
+from tests.works import offer_elsewhere
 
 TAB = "/account/apps"
 
@@ -21,14 +29,14 @@ def test_app_is_stopped_before_its_next_payment(shared: Instance) -> None:
     pay(shop, owner, token, receiver_of(shared), 500)
     with OwnersBrowser(shared, path_of(owner)) as browser:
         words = browser.words(TAB)
-        assert "Once: at most USD 15.00 in all. You have USD 95.00." in words
+        assert "Once, at most USD 15.00. You have USD 95.00." in words
         assert "USD 15.00 left 5.00 of 20.00 spent" in words
         stopped = browser.send(f"{TAB}/{grant_id}", "stop")
         assert (stopped.status_code, stopped.headers["location"]) == (303, f"{TAB}/{grant_id}")
         body = {"walletAddress": owner.wallet_address, "incomingPayment": receiver_of(shared), "debitAmount": usd(100)}
         assert shop.post("/outgoing-payments", body, token).status_code == 403
         assert "It was stopped" in browser.words(f"{TAB}/{grant_id}")
-        assert "None, at present" in browser.words(TAB)
+        assert "None. An app asks you before it can pay." in browser.words(TAB)
         assert "It was stopped" in browser.words(f"{TAB}/ended")
 
 
@@ -41,7 +49,7 @@ def test_app_that_only_looks_says_what_it_sees_and_can_be_stopped(shared: Instan
         assert "It may see every payment, also those made by other apps. It goes on until you stop it." in words
         assert f'href="{TAB}/{grant_id}#stop">Stop…' in browser.http.get(TAB).text
         browser.send(f"{TAB}/{grant_id}", "stop")
-        assert "None, at present." in browser.words(TAB)
+        assert "None. An app asks you before it can pay." in browser.words(TAB)
 
 
 def test_stop_can_take_the_key_and_its_other_budgets_along(shared: Instance) -> None:
@@ -85,8 +93,8 @@ def test_only_receiver_of_an_app_is_called_by_name_here_and_by_host_elsewhere(sh
         grant_id, _ = ask(shared.client, owner, {"debitAmount": usd(2000), "receiver": receiver})
         name = "Bob" if receiver.startswith(shared.base_url) else "tide.example"
         with OwnersBrowser(shared, path_of(owner)) as browser:
-            for page in (TAB, f"{TAB}/{grant_id}"):
-                assert f"It may pay up to USD 20.00, only to {name}." in browser.words(page)
+            assert f"{name}by Example ShopAt most USD 20.00, once.Stop" in browser.words(TAB)
+            assert f"It may pay up to USD 20.00, only to {name}." in browser.words(f"{TAB}/{grant_id}")
 
 
 def test_owner_reads_why_the_operator_decided(shared: Instance) -> None:
@@ -160,3 +168,35 @@ def test_what_it_paid_is_in_one_row_for_a_receiver_and_a_day(shared: Instance) -
         assert "−1.00" in shown
         like = page.text.partition("/account/activity?like=")[2].partition('"')[0]
         assert browser.words("/account/activity", like=like).count("−0.") == 3
+
+
+def test_bill_that_failed_leaves_nothing_allowed_and_says_so(payres: Instance) -> None:
+    """The server of the bill asks, and ends its grant when it learns that the payment has ended."""
+    owner, server = new_owner(payres), "https://elsewhere.example"
+    grant_id, _ = ask(payres.client, owner, {"debitAmount": usd(1300), "receiver": f"{server}/incoming-payments/1"})
+
+    def pay_elsewhere(work: Work) -> str:
+        client = clients.ensure_client(work, f"{server}/{ROOT_WALLET_PATH}", server, None, work.now)
+        GRANTS.update(work, grant_id, client_id=client.id)
+        wallet, terms = require_wallet(work, path_of(owner)), offer_elsewhere(1250).terms
+        payment = insert(work, wallet, client.id, terms, grant_id=grant_id)
+        add_spending(work, grant_id, NO_INTERVAL, terms.asset, terms.debit, terms.receive, work.now)
+        pay_or_hold(work, wallet, payment, None)
+        return payment.id
+
+    payment = f"/account/payments/{(payment_id := payres.write(pay_elsewhere))}"
+    with OwnersBrowser(payres, path_of(owner)) as browser:
+        row = "Eelsewhere.exampleAt most USD 13.00, once. It is being paid; if it fails, this ends by itself."
+        assert row in browser.words(TAB)
+        payres.write(lambda work: end_sending(work, payment_id, "Nothing has arrived for 30 seconds."))
+        shown = browser.http.get(payment)
+        assert "goes on until Example Shop ends it, or you stop it under Apps. Apps" in words_of(shown)
+        assert shown.headers["refresh"] == "3"
+        assert "At most USD 13.00, once.Stop" in browser.words(TAB)
+        assert browser.send(f"{TAB}/{grant_id}", "stop").status_code == 303
+        shown = browser.http.get(payment)
+        assert "Nothing was taken: you have USD 100.00. What you allowed for this bill has ended." in words_of(shown)
+        assert "Nobody can take it later. Try againApps" in words_of(shown)
+        assert "refresh" not in shown.headers
+        assert "None. An app asks you before it can pay. Ended" in browser.words(TAB)
+        assert "The bill could not be paid; nothing was taken 0.00today" in browser.words(TAB)

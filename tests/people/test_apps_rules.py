@@ -62,7 +62,7 @@ def app(instance: Instance, owner: Client, grant_id: str) -> App:
 
 
 def ended(instance: Instance, owner: Client, **options: Any) -> tuple[list[str], bool]:
-    found, more = instance.read(lambda work: apps.ended_apps(work, require_wallet(work, path_of(owner)), **options))
+    found, more = instance.read(lambda work: apps.ended_apps(work, [require_wallet(work, path_of(owner))], **options))
     return [one.standing for one in found], more
 
 

@@ -145,7 +145,7 @@ def test_form_of_a_stale_tab_is_refused(payres: Instance, ann: Several, path: st
     before = payres.read(lambda work: number(work, "SELECT max(id) FROM audit"))
     answer = ann.send(page, choice, {"current": PASSWORD, "other": "alice", "password": PASSWORD}, csrf=stale)
     assert answer.status_code == 409
-    said = "This form is of Ann You look at Household now, perhaps in another tab. So nothing was done."
+    said = "This form is of Ann You changed to Household in another tab. Nothing was done."
     assert words_of(answer).startswith(said)
     assert payres.read(lambda work: number(work, "SELECT max(id) FROM audit")) == before
 
@@ -166,8 +166,8 @@ def test_price_of_a_stale_tab_pays_nothing_and_is_found_again(payres: Instance, 
     refused = ann.send(price, "send", csrf=stale)
     assert refused.status_code == 409
     assert (payres.balance(ann.path), payres.balance(ann.household)) == ("100.00", "50.00")
-    assert ann.http.get(price).status_code == 404, "it is of another wallet"
-    named = re.search(r'name="wallet" value="([^"]*)">Look at Ann<', refused.text)
+    assert "From Ann It has USD 100.00; then USD 93.00." in ann.words(price), "it is of another wallet, and says so"
+    named = re.search(r'name="wallet" value="([^"]*)">Look at <bdi>Ann<', refused.text)
     assert named is not None
     ann.look_at(named[1], price)
     assert ann.send(price, "send").status_code == 303
@@ -189,51 +189,108 @@ def test_money_goes_between_own_wallets(payres: Instance, ann: Several) -> None:
 
 
 def test_bill_is_paid_from_the_wallet_that_is_chosen(payres: Instance, ann: Several) -> None:
+    """Only the form names it: the wallet that is looked at stays."""
     url = bill(payres, 1100)
-    page, send = f"/pay/{last_segment(url)}", f"/account/send?bill={url.replace(':', '%3A').replace('/', '%2F')}"
-    for wallet in (ann.path, ann.household):
-        assert f"{wallet} " not in ann.words("/account/activity")
-    words = ann.words(page)
-    choices = "A Ann pays USD 11.00 USD 100.00 H Household pays USD 11.00 USD 50.00"
-    assert f"Pay from Nothing is paid yet: next you see the price. {choices}" in words
-    assert "P Pottery pays EUR 10.00 EUR 20.00" in words
+    page = ann.http.get(f"/pay/{last_segment(url)}")
+    words = words_of(page)
+    choices = (
+        "Ann takes USD 11.00 USD 100.00 Household takes USD 11.00 USD 50.00 Pottery takes about EUR 10.00 EUR 20.00"
+    )
+    assert f"Pay from For this bill only. You go on looking at Ann. {choices} See the price" in words
     assert "I have a wallet at" not in words
-    token = re.findall(r'action="(/account/send[^"]*)".*?name="csrf" value="([^"]*)"', ann.http.get(page).text)
-    assert token == [(send, csrf_token(ann.http.cookies["payres_session"]))]
-    switched = ann.send(send, "switch", {"wallet": ann.pottery}, csrf=token[0][1])
-    assert (switched.status_code, switched.headers["location"]) == (303, send)
-    price = ann.http.get(send).headers["location"]
-    words = ann.words(price)
-    assert "Send EUR 10.00 to" in words
-    assert "From Pottery" in words
-    assert (
-        "Pay from another wallet Nothing is paid yet: next you see the price. A Ann pays USD 11.00 USD 100.00" in words
-    )
-    assert ann.send(price, "send", csrf=f"{token[0][1]}.{ann.pottery}").status_code == 303
-    assert payres.balance(ann.pottery) == "10.00"
+    assert f'<input type="hidden" name="bill" value="{url}">' in page.text
+    assert re.findall(r'name="from" value="([^"]*)" required( checked)?', page.text) == [
+        (ann.path, " checked"),
+        (ann.household, ""),
+        (ann.pottery, ""),
+    ]
+    price = ann.http.get("/account/send", params={"bill": url, "from": ann.pottery}).headers["location"]
+    shown = ann.http.get(price)
+    assert "Pay USD 11.00 from Pottery?" in words_of(shown)
+    assert "Leaves Pottery EUR 10.00 From Pottery It has EUR 20.00; then EUR 10.00. Another wallet" in words_of(shown)
+    assert f'href="/pay/{last_segment(url)}">Another wallet' in shown.text
+    assert '<span class="who" title="Ann">Ann</span>' in shown.text
+    paid = ann.send(price, "send")
+    assert paid.status_code == 303
+    assert (payres.balance(ann.path), payres.balance(ann.pottery)) == ("100.00", "10.00")
+    words = ann.words(paid.headers["location"])
+    assert "EUR 10.00 left Pottery, which has EUR 10.00. You are looking at Ann, as before." in words
+    assert "Look at Pottery" in words
+    assert ann.words("/account").startswith("Ann, one of your 3 wallets")
+    ann.look_at(ann.pottery, paid.headers["location"])
+    assert "You have EUR 10.00." in ann.words(paid.headers["location"])
 
 
-def test_bill_offers_only_what_fits(payres: Instance, ann: Several) -> None:
+def test_bill_says_what_a_wallet_lacks(payres: Instance, ann: Several) -> None:
     page = f"/pay/{last_segment(bill(payres, 3000))}"
-    assert "Pottery" not in ann.words(page)
+    assert "Pottery It lacks EUR 7.28 EUR 20.00" in ann.words(page)
+    assert re.findall(r'value="([^"]*)" required disabled', ann.http.get(page).text) == [ann.pottery]
     payres.write(lambda work: wallets.deactivate(work, ann.household))
-    assert "pays" not in ann.words(page), "there is nothing to choose"
+    assert "Household" not in ann.words(page)
     too_much = bill(payres, 7000)
-    ann.look_at(ann.pottery)
-    assert "Pay from another wallet Nothing is paid yet: next you see the price. A Ann pays USD 70.00" in ann.words(
-        "/account/send", 403, bill=too_much
-    )
-    ann.look_at(ann.path)
-    assert f"Pay from Nothing is paid yet: next you see the price. A Ann {ann.path} USD 100.00" in ann.words(
-        f"/pay/{last_segment(bill(payres, None))}"
-    ), "any amount"
+    refused = ann.words("/account/send", 403, bill=too_much, **{"from": ann.pottery})
+    assert "From Pottery You have EUR 20.00. Another wallet" in refused
+    assert f"looking at Ann. Ann {ann.path} USD 100.00" in ann.words(f"/pay/{last_segment(bill(payres, None))}"), "any"
     own = bill(payres, 100, ann.path)
     payres.write(lambda work: wallets.activate(work, ann.household))
     words = ann.words(f"/pay/{last_segment(own)}")
-    assert "Household pays USD 1.00" in words
-    assert "Ann pays USD 1.00" not in words
+    assert "Household takes USD 1.00" in words
+    assert "Ann takes" not in words
+    assert "Pay from For" not in ann.words(f"/pay/{last_segment(bill(payres, 900000))}"), "none has enough"
+    assert ann.http.get("/account/send", params={"bill": too_much, "from": "alice"}).status_code == 404
     with signed_out(payres) as http:
-        assert "pays" not in words_of(http.get(page))
+        assert "takes" not in words_of(http.get(page))
+
+
+def test_form_to_send_goes_on_with_the_wallet_of_its_price(payres: Instance, ann: Several) -> None:
+    asked = ann.send("/account/send", "price", {"to": "alice", "amount": "7.00", "from": ann.household})
+    form = ann.http.get("/account/send", params={"again": last_segment(asked.headers["location"])})
+    assert "Household has USD 50.00." in words_of(form)
+    assert f'<input type="hidden" name="from" value="{ann.household}">' in form.text
+    assert 'name="from"' not in ann.http.get("/account/send").text
+
+
+def test_apps_of_all_wallets_stand_together(payres: Instance, ann: Several) -> None:
+    shop = payres.client
+
+    def ask(path: str, currency: str, actions: Sequence[str] = ("create",), **limits: object) -> str:
+        item = {"type": "outgoing-payment", "actions": [*actions], "identifier": payres.wallet(path)}
+        amount = {"debitAmount": {"value": "2500", "assetCode": currency, "assetScale": 2}}
+        return last_segment(
+            shop.obtain_grant(item | ({"limits": amount | limits} if limits else {}))["continue"]["uri"]
+        )
+
+    monthly, url = {"interval": "R/2026-01-01T00:00:00Z/P1M"}, bill(payres, 1200)
+    ask(ann.household, "USD", **monthly)
+    of_pottery = ask(ann.pottery, "EUR", **monthly)
+    of_bill = ask(ann.household, "USD", receiver=url)
+    ask(ann.path, "USD", ["list-all"])
+    words = ann.words("/account/apps")
+    assert words.startswith(
+        "Apps with access to your wallets All 3 wallets. Together at most USD 25.00 and EUR 25.00 a"
+    )
+    assert "And once, at most USD 25.00. All 4 Ann 1 Household 2 Pottery 1 P From Pottery" in words
+    assert "For one bill AAliceby Example ShopFrom Household, at most USD 25.00, once.Stop" in words
+    words = ann.words("/account/apps", wallet=ann.pottery)
+    assert words.startswith("Apps with access to your wallets Together at most EUR 25.00 a month. You have EUR 20.00.")
+    assert "From Household" not in words
+    assert "All 3 wallets." in ann.words("/account/apps", wallet="alice"), "it is of somebody else"
+    assert "From Pottery" in ann.words(f"/account/apps/{of_pottery}")
+    for grant in (of_pottery, of_bill):
+        assert ann.send(f"/account/apps/{grant}", "stop").status_code == 303
+    words = ann.words("/account/apps")
+    assert "Together at most USD 25.00 a month. All 2" in words
+    assert "Household. It was stopped 0.00today" in words
+    assert "Pottery. It was stopped" in ann.words("/account/apps/ended")
+    with OwnersBrowser(payres, "bob") as bob:
+        assert bob.http.get(f"/account/apps/{of_pottery}").status_code == 404
+
+
+@pytest.mark.parametrize("page", ["/account/activity", "/account/orders"])
+def test_pages_of_one_wallet_lead_to_the_others(payres: Instance, ann: Several, page: str) -> None:
+    assert "AAnn One of your 3 walletsChange H Household" in ann.words(page)
+    ann.look_at(ann.pottery, page)
+    assert "PPottery One of your 3 walletsChange A Ann" in ann.words(page)
 
 
 def test_consent_is_for_the_wallet_that_is_asked_for(payres: Instance, ann: Several) -> None:

@@ -99,7 +99,7 @@ def test_bill_is_read_once_and_then_shown_without_its_server(servers: Sequence[I
         assert asked.decide(shown).status_code == 303
         assert "Bob (" in asked.words("/account/apps")
         host = b.base_url[7:]
-        assert f"only to Bob ({host})" in asked.words("/account/apps")
+        assert f"For one bill BBob ({host})by" in asked.words("/account/apps")
         assert f"To Bob http://{host}/bob What for Pottery class" in asked.words(f"/account/apps/{asked.grant}")
         assert len(b.requests) == requests
 
@@ -250,8 +250,7 @@ def test_server_that_asks_for_its_own_bill_is_named_by_the_shop(servers: Sequenc
         assert words.partition("Who asks")[0].count(host) == 2
         owner.http.post(consent, data=hidden_fields(owner.http.get(consent)) | {"choice": "approve"})
         words = owner.words("/account/apps")
-        assert "Bob It may pay up to USD 7.5" in words
-        assert f"only to Bob ({host})" in words
+        assert f"For one bill BBob ({host})At most USD 7.58, once.Stop" in words
 
 
 # What other servers do
@@ -379,7 +378,7 @@ def test_without_it_the_page_says_what_it_can(payres: Instance, shop: Shop, path
         assert said.format(host=shop.host) in words_of(shown)
         assert asked.record is None
         assert asked.decide(hidden_fields(shown)).status_code == 303
-        assert f"only to {shop.host}" in asked.words("/account/apps")
+        assert f"{shop.host}by Example Shop" in asked.words("/account/apps")
 
 
 @pytest.mark.parametrize(
@@ -443,4 +442,4 @@ def test_what_was_read_is_shown_when_its_server_is_gone(payres: Instance, tmp_pa
     with asked:
         assert words_of(asked.page()).startswith("Pay Bob USD 7.50?")
         assert asked.decide(hidden_fields(asked.page())).status_code == 303
-        assert f"only to Bob ({shop.host})" in asked.words("/account/apps")
+        assert f"Bob ({shop.host})by Example Shop" in asked.words("/account/apps")

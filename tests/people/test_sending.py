@@ -356,7 +356,7 @@ def test_sent_to_another_server_is_followed_to_its_end(pair: Sequence[Instance])
         ),
         (
             {"state": "failed", "sent": 0, "delivered": 0, "failure": "the <path> is gone"},
-            ["It did not go through", "Nothing was taken: you have USD 95.00.", "It did not get through", "Try again"],
+            ["Bob was not paid", "Nothing was taken: you have USD 95.00.", "did not say why", "Try again"],
         ),
         (
             {"state": "failed", "sent": 0, "delivered": 0, "failure": "Nothing; the last answer was T04 from test.x."},
@@ -364,11 +364,11 @@ def test_sent_to_another_server_is_followed_to_its_end(pair: Sequence[Instance])
         ),
         (
             {"state": "failed", "sent": 253, "delivered": 230, "failure": "gone"},
-            ["A part arrived", "Bob has USD 2.30 of USD 4.95.", "The other USD 2.47 is still yours.", "Send the rest"],
+            ["A part arrived", "Bob has USD 2.30 of USD 4.95.", "You still have the other USD 2.47.", "Send the rest"],
         ),
         (
             {"state": "failed", "sent": 0, "delivered": 0, "failure": "gone", "unresolved_debit": 100},
-            ["It did not go through", "Of USD 1.00 nobody knows yet whether it arrived. You have it back"],
+            ["Bob was not paid", "Of USD 1.00 nobody knows yet whether it arrived. You have it back"],
         ),
     ],
 )

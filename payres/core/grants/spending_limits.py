@@ -219,6 +219,11 @@ class Spending(NamedTuple):
     interval: Interval | None
 
     @property
+    def is_for_a_bill(self) -> bool:
+        """Whether it is for one bill, once."""
+        return self.receiver is not None and self.interval is None
+
+    @property
     def times(self) -> int | None:
         """The number of windows; None if endless."""
         return 1 if self.interval is None else self.interval.windows_total

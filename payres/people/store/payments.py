@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from payres.core.store.rows import number
 from payres.core.store.work import Transaction
 
 
@@ -13,10 +12,12 @@ def last_wishes(tx: Transaction, client_id: int, wallet_id: int, limit: int) -> 
     return [wish for (wish,) in tx.execute(f"{paid} AND {of_owner}", (client_id, wallet_id, limit))]
 
 
-def has_completed(tx: Transaction, grant_id: str) -> bool:
-    """Whether a payment under the grant has completed."""
-    found = "SELECT EXISTS (SELECT 1 FROM outgoing_payment WHERE grant_id = ? AND state = 'completed')"
-    return bool(number(tx, found, grant_id))
+def state_of_bill(tx: Transaction, grant_id: str) -> str | None:
+    """The state of the payment of the bill that a grant is for; "failed" only if nothing was taken. One that has
+    completed counts before one that is sent, and that before one that has failed."""
+    paid = "SELECT state FROM outgoing_payment WHERE grant_id = ? AND (state <> 'failed' OR sent = 0)"
+    row = tx.execute(f"{paid} ORDER BY state = 'failed', state = 'sending' LIMIT 1", (grant_id,)).fetchone()
+    return row[0] if row else None
 
 
 def last_payer(tx: Transaction, incoming_payment_id: str) -> str | None:
