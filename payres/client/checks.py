@@ -17,24 +17,16 @@ from msgspec import UNSET, Struct
 from payres.client.errors import ConfigurationError, InvalidAnswer
 from payres.client.resources import IncomingPayment, OutgoingPayment, Quote, decode
 from payres.client.sending import AN_AMOUNT, UNENCODABLE, Core, encoded
+from payres.core.protocol import wire
 from payres.core.protocol.amounts import Asset, parse_value
 from payres.core.protocol.gnap import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS
 from payres.core.protocol.urls import canonical
-from payres.core.protocol.wire import (
-    Amount,
-    IncomingPaymentRequest,
-    OutgoingPaymentRequest,
-    Page,
-    Pagination,
-    QuoteRequest,
-    WalletResource,
-)
 
 log = logging.getLogger("payres.client")
 T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
-R = TypeVar("R", bound=WalletResource)
-Creation = IncomingPaymentRequest | QuoteRequest | OutgoingPaymentRequest
+R = TypeVar("R", bound=wire.WalletResource)
+Creation = wire.IncomingPaymentRequest | wire.QuoteRequest | wire.OutgoingPaymentRequest
 MOST_BYTES: Final = 8 * 1024 * 1024
 ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "incoming-payment": get_args(INCOMING_ACTIONS),
@@ -50,7 +42,7 @@ def valid(asked: S | Mapping[str, object], kind: type[S]) -> S:
         found = msgspec.json.decode(encoded(asked), type=kind)
         _check_amounts(found)
     except UNENCODABLE as error:
-        about = AN_AMOUNT if kind is Amount or "amount" in str(error).lower() else ""
+        about = AN_AMOUNT if kind is wire.Amount or "amount" in str(error).lower() else ""
         raise ConfigurationError(f"Nothing was sent: {error}{about}") from None
     return found
 
@@ -125,11 +117,11 @@ def members(answer: httpx2.Response) -> dict[str, Any]:
     return decoded(answer, dict[str, Any])
 
 
-def page(core: Core, answer: httpx2.Response, kind: type[R]) -> Page[R]:
+def page(core: Core, answer: httpx2.Response, kind: type[R]) -> wire.Page[R]:
     """A page of a list; its items have no methods."""
-    found = decoded(answer, Page[kind])  # type: ignore[valid-type]
+    found = decoded(answer, wire.Page[kind])  # type: ignore[valid-type]
     raw = members(answer)
-    notice(core, answer, raw["pagination"], Pagination)
+    notice(core, answer, raw["pagination"], wire.Pagination)
     for item, payment in zip(raw["result"], found.result, strict=True):
         notice(core, answer, item, kind)
         _require(answer, _problems(payment, has_methods=False))
@@ -157,7 +149,7 @@ def _require(answer: httpx2.Response, problems: Iterable[str]) -> None:
         raise InvalidAnswer(answer.status_code, found)
 
 
-def _problems(found: WalletResource, *, has_methods: bool = True) -> Iterator[str]:
+def _problems(found: wire.WalletResource, *, has_methods: bool = True) -> Iterator[str]:
     """What no resource may be. Raises ValueError for an amount without a value."""
     _check_amounts(found)
     match found:
@@ -181,11 +173,11 @@ def _problems(found: WalletResource, *, has_methods: bool = True) -> Iterator[st
 def _check_amounts(found: Struct) -> None:
     """Raises ValueError for an amount without a value."""
     for name in found.__struct_fields__:
-        if isinstance(amount := getattr(found, name), Amount):
+        if isinstance(amount := getattr(found, name), wire.Amount):
             parse_value(amount.value)
 
 
-def _differences(found: WalletResource, asked: Creation) -> Iterator[str]:
+def _differences(found: wire.WalletResource, asked: Creation) -> Iterator[str]:
     """The differences between a created resource and its request."""
     if isinstance(found, IncomingPayment):
         if found.completed:
@@ -209,5 +201,5 @@ def _differences(found: WalletResource, asked: Creation) -> Iterator[str]:
             yield f"{name} is not the one asked for"
 
 
-def _units(amount: Amount) -> tuple[Asset, int]:
+def _units(amount: wire.Amount) -> tuple[Asset, int]:
     return amount.asset, parse_value(amount.value)

@@ -6,14 +6,8 @@ from functools import partial
 from math import ceil
 from typing import NamedTuple
 
+from payres.core.payments import quotes
 from payres.core.payments.incoming import is_remote, unpayable
-from payres.core.payments.quotes import (
-    check_fits,
-    latest_expiry,
-    nothing_arrives,
-    unit_rate_between,
-    wanted_amount,
-)
 from payres.core.payments.remote import CheckedPayer
 from payres.core.payments.settlement import check_liquidity
 from payres.core.protocol.amounts import MAX_VALUE, Asset, Fee, Offer, ProbedPath, Terms, convert, fee_on, minimum_send
@@ -65,7 +59,7 @@ class RemoteQuotes:
         with failing_as(partial(_not_payable, field)):
             payment = await self._receivers.fetch_open(canonical(receiver), seconds)
         assert payment.method is not None, "fetch_open returns only payments with a method"
-        external = await self._database.read(lambda work: unit_rate_between(work, wallet.asset, payment.asset))
+        external = await self._database.read(lambda work: quotes.unit_rate_between(work, wallet.asset, payment.asset))
         packets = WalletPackets(self._outbound, wallet.asset, wallet.id)
         connection = StreamConnection(packets, payment.method, self._outbound.timing)
         connection.probed_until = deadline
@@ -73,8 +67,8 @@ class RemoteQuotes:
         if debit:
             probed = way.send(value_in(debit, wallet.asset, "debitAmount"), wallet.asset)
         else:
-            delivery = wanted_amount(payment.asset, payment.remaining, receive)
-            check_fits(payment.remaining, delivery, payment.asset)
+            delivery = quotes.wanted_amount(payment.asset, payment.remaining, receive)
+            quotes.check_fits(payment.remaining, delivery, payment.asset)
             probed = way.deliver(delivery)
         try:
             terms = await probed
@@ -123,7 +117,7 @@ class RemoteQuotes:
     ) -> str:
         """The URL of a new incoming payment on another server, of an amount if that is fixed. It expires so many
         microseconds after its quote: 0 if it only gives a price. Raises InvalidReceiver, Unavailable."""
-        until = await self._database.read(latest_expiry) + paying
+        until = await self._database.read(quotes.latest_expiry) + paying
         with failing_as(partial(_not_payable, "to")):
             receiver = await self._receivers.create(wallet, description, receive, until)
         if not is_remote(self.urls, receiver):
@@ -139,7 +133,7 @@ class RemoteQuotes:
         sent = terms.debit - terms.fee
         if not terms.sends_all:  # most of the slippage stays unused
             sent = min(sent, ceil(terms.receive / terms.path.low))
-        rate = unit_rate_between(work, wallet.asset, peer.asset)
+        rate = quotes.unit_rate_between(work, wallet.asset, peer.asset)
         check_liquidity(work, peer.asset_id, convert(sent, rate))
 
 
@@ -173,11 +167,11 @@ class _Way(NamedTuple):
         if net < least:
             min_delivery(least, path, self.rate)  # raises if no amount would arrive
             is_taken = remaining is None or path.least(least) <= remaining
-            raise nothing_arrives(minimum_send(self.pricing, Fraction(1, least)) if is_taken else None, asset)
+            raise quotes.nothing_arrives(minimum_send(self.pricing, Fraction(1, least)) if is_taken else None, asset)
         promised = min_delivery(net, path, self.rate)
         promised = await promise_of(self.connection, net, promised, self.packets.on_link, SLIPPAGE)
         # More than promised will arrive, and the receiver must have room for it.
-        check_fits(remaining, max(promised, path.least(net)), self.receiver.asset)
+        quotes.check_fits(remaining, max(promised, path.least(net)), self.receiver.asset)
         return self._terms(debit, fee, promised, path, sends_all=True)
 
     async def deliver(self, amount: int) -> Terms:

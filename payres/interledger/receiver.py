@@ -17,6 +17,7 @@ from payres.core.store.database import Database
 from payres.core.store.incoming_payments import INCOMING, IncomingRecord
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
+from payres.interledger import stream
 from payres.interledger.carrying import Request, require_new, store_response
 from payres.interledger.clearing import insufficient, warn_of_low
 from payres.interledger.credentials import Opened, wallet_of
@@ -25,14 +26,6 @@ from payres.interledger.packets import Code, Fulfill, PacketRejected, Prepare, R
 from payres.interledger.routing import converted
 from payres.interledger.store import peers
 from payres.interledger.store.peers import InboundPeer
-from payres.interledger.stream import (
-    ConnectionAssetDetails,
-    ConnectionClose,
-    ConnectionNewAddress,
-    Frame,
-    PacketType,
-    StreamPacket,
-)
 from payres.interledger.tolerance import fits_with_tolerance
 
 log = logging.getLogger("payres.interledger")
@@ -54,7 +47,7 @@ async def receive(
         """Checks that the request is new, moves the money, and caches the reply. Raises PacketRejected."""
         require_new(work, request)
         if not _deliver(work, peer, prepare, opened, arrived, arrival.asked.prepare_amount):
-            return arrival.reject(ConnectionClose())  # tells the sender to stop
+            return arrival.reject(stream.ConnectionClose())  # tells the sender to stop
         store_response(work, request, reply)
         return reply
 
@@ -72,7 +65,7 @@ class Arrival:
             self.asked = opened.shared_secret.decrypt_packet(prepare.data)
         except CodecError as error:
             raise PacketRejected(Code.UNEXPECTED_PAYMENT) from error
-        if self.asked.packet_type != PacketType.PREPARE:
+        if self.asked.packet_type != stream.PacketType.PREPARE:
             raise PacketRejected(Code.BAD_REQUEST)
         self._prepare = prepare
         self._arrived = arrived
@@ -81,25 +74,25 @@ class Arrival:
 
     def reply(self) -> Reply:
         """The Fulfill, if the packet can be fulfilled and enough arrived."""
-        details: tuple[Frame, ...] = ()
+        details: tuple[stream.Frame, ...] = ()
         for frame in self.asked.frames:
-            if isinstance(frame, ConnectionClose):
-                return self.reject(ConnectionClose())
+            if isinstance(frame, stream.ConnectionClose):
+                return self.reject(stream.ConnectionClose())
             # A sender that gives its address asks for the receiver's asset.
-            if isinstance(frame, ConnectionNewAddress):
-                details = (ConnectionAssetDetails(self._opened.asset.code, self._opened.asset.scale),)
+            if isinstance(frame, stream.ConnectionNewAddress):
+                details = (stream.ConnectionAssetDetails(self._opened.asset.code, self._opened.asset.scale),)
         fulfillment = self._opened.shared_secret.fulfillment(self._prepare.data)
         # One code for every packet that is understood and not fulfilled: some senders give up at any other.
         if self._arrived < self.asked.prepare_amount or not Fulfill(fulfillment).fits(self._prepare.condition):
             return self.reject(*details)
-        return Fulfill(fulfillment, self._encrypted(PacketType.FULFILL, details))
+        return Fulfill(fulfillment, self._encrypted(stream.PacketType.FULFILL, details))
 
-    def reject(self, *frames: Frame) -> Reject:
+    def reject(self, *frames: stream.Frame) -> Reject:
         """A Reject that reports the arrived amount."""
-        return Reject(Code.APPLICATION_ERROR, self._ilp_address, data=self._encrypted(PacketType.REJECT, frames))
+        return Reject(Code.APPLICATION_ERROR, self._ilp_address, data=self._encrypted(stream.PacketType.REJECT, frames))
 
-    def _encrypted(self, kind: PacketType, frames: tuple[Frame, ...]) -> bytes:
-        packet = StreamPacket(self.asked.sequence, kind, self._arrived, frames)
+    def _encrypted(self, kind: stream.PacketType, frames: tuple[stream.Frame, ...]) -> bytes:
+        packet = stream.StreamPacket(self.asked.sequence, kind, self._arrived, frames)
         log.debug("a packet of %d says: %s; its answer: %s", self._prepare.amount, self.asked, packet)
         return self._opened.shared_secret.encrypt_packet(packet)
 

@@ -15,39 +15,8 @@ from msgspec.structs import replace
 from payres.core.http.responses import JSON
 from payres.core.http.routing import ROUTES
 from payres.core.http.wallet_addresses import SPSP_TYPE
-from payres.core.protocol.gnap import (
-    AccessToken,
-    AccessTokenRequest,
-    Continue,
-    ContinueRequest,
-    ContinueToken,
-    Finish,
-    GrantRequest,
-    GrantResponse,
-    IncomingPaymentAccess,
-    Interact,
-    InteractResponse,
-    Limits,
-    OutgoingPaymentAccess,
-    TokenResponse,
-)
+from payres.core.protocol import gnap, wire
 from payres.core.protocol.limits import MAX_WAIT_SECONDS
-from payres.core.protocol.wire import (
-    Amount,
-    GrantSpending,
-    IncomingPayment,
-    IncomingPaymentRequest,
-    OutgoingPayment,
-    OutgoingPaymentRequest,
-    Page,
-    Pagination,
-    PaymentMethod,
-    PublicIncomingPayment,
-    Quote,
-    QuoteRequest,
-    WalletAddress,
-    encode,
-)
 from payres.openapi import documents
 
 BASE: Final = "https://pay.example.com"
@@ -60,11 +29,11 @@ EXPIRES: Final = "2026-11-23T10:15:00Z"
 METADATA: Final = Raw(b'{"description":"Invoice 2026-0137"}')
 
 
-def dollars(value: int) -> Amount:
-    return Amount(value=str(value), asset_code="USD", asset_scale=2)
+def dollars(value: int) -> wire.Amount:
+    return wire.Amount(value=str(value), asset_code="USD", asset_scale=2)
 
 
-INCOMING: Final = IncomingPayment(
+INCOMING: Final = wire.IncomingPayment(
     id=BILL,
     wallet_address=BOB,
     completed=False,
@@ -74,7 +43,7 @@ INCOMING: Final = IncomingPayment(
     metadata=METADATA,
     created_at=CREATED,
     methods=[
-        PaymentMethod(
+        wire.PaymentMethod(
             type="ilp",
             ilp_address="g.example.pay.bob.s5vFmQhNnqQ",
             shared_secret="1c7eaXa4rd2fFOBl1iydvCT1tV5TbM3RW1WLCafu_JA",  # noqa: S106
@@ -83,7 +52,7 @@ INCOMING: Final = IncomingPayment(
 )
 # Lists and the answer to complete have no methods.
 COMPLETED: Final = replace(INCOMING, completed=True, received_amount=dollars(2500), methods=UNSET)
-OUTGOING: Final = OutgoingPayment(
+OUTGOING: Final = wire.OutgoingPayment(
     id=PAYMENT,
     wallet_address=ALICE,
     quote_id=QUOTE,
@@ -96,31 +65,31 @@ OUTGOING: Final = OutgoingPayment(
     created_at=CREATED,
 )
 # The first page is the last one.
-PAGINATION: Final = Pagination(has_next_page=False, has_previous_page=False)
-BUDGET: Final = OutgoingPaymentAccess(
+PAGINATION: Final = wire.Pagination(has_next_page=False, has_previous_page=False)
+BUDGET: Final = gnap.OutgoingPaymentAccess(
     actions=["create", "read"],
     identifier=ALICE,
-    limits=Limits(debit_amount=dollars(10000), interval="R12/2026-11-22T10:15:00Z/P1M"),
+    limits=gnap.Limits(debit_amount=dollars(10000), interval="R12/2026-11-22T10:15:00Z/P1M"),
 )
-EXAMPLE_TOKEN: Final = AccessToken(
+EXAMPLE_TOKEN: Final = gnap.AccessToken(
     value="OS9M2PMHKUR64TB8N6BW7OZB8CDFONP219RP1LT0",
     manage=f"{BASE}/token/019aabf4-2b70-7e6c-8f10-6f1f1a2b3c4d",
     expires_in=600,
-    access=Raw(encode([IncomingPaymentAccess(actions=["create", "read"], identifier=BOB)])),
+    access=Raw(wire.encode([gnap.IncomingPaymentAccess(actions=["create", "read"], identifier=BOB)])),
 )
-CONTINUE: Final = Continue(
-    access_token=ContinueToken(value="33OMUKMKSKU80UPRY5NM"),
+CONTINUE: Final = gnap.Continue(
+    access_token=gnap.ContinueToken(value="33OMUKMKSKU80UPRY5NM"),
     uri=f"{BASE}/continue/019aabf4-9c40-7a3d-8a51-7d2e3f4a5b6c",
 )
 EXAMPLES: Final[dict[Any, Any]] = {
-    IncomingPaymentRequest: IncomingPaymentRequest(
+    wire.IncomingPaymentRequest: wire.IncomingPaymentRequest(
         wallet_address=BOB, incoming_amount=dollars(2500), expires_at=EXPIRES, metadata=METADATA
     ),
-    IncomingPayment: INCOMING,
-    Page[IncomingPayment]: Page(pagination=PAGINATION, result=[COMPLETED]),
-    PublicIncomingPayment: PublicIncomingPayment(received_amount=dollars(0), auth_server=BASE),
-    QuoteRequest: QuoteRequest(wallet_address=ALICE, receiver=BILL, method="ilp"),
-    Quote: Quote(
+    wire.IncomingPayment: INCOMING,
+    wire.Page[wire.IncomingPayment]: wire.Page(pagination=PAGINATION, result=[COMPLETED]),
+    wire.PublicIncomingPayment: wire.PublicIncomingPayment(received_amount=dollars(0), auth_server=BASE),
+    wire.QuoteRequest: wire.QuoteRequest(wallet_address=ALICE, receiver=BILL, method="ilp"),
+    wire.Quote: wire.Quote(
         id=QUOTE,
         wallet_address=ALICE,
         receiver=BILL,
@@ -129,27 +98,27 @@ EXAMPLES: Final[dict[Any, Any]] = {
         expires_at=EXPIRES,
         created_at=CREATED,
     ),
-    OutgoingPaymentRequest: OutgoingPaymentRequest(wallet_address=ALICE, quote_id=QUOTE, metadata=METADATA),
-    OutgoingPayment: OUTGOING,
-    Page[OutgoingPayment]: Page(pagination=PAGINATION, result=[OUTGOING]),
-    GrantSpending: GrantSpending(spent_debit_amount=dollars(2525), spent_receive_amount=dollars(2500)),
-    GrantRequest: GrantRequest(
+    wire.OutgoingPaymentRequest: wire.OutgoingPaymentRequest(wallet_address=ALICE, quote_id=QUOTE, metadata=METADATA),
+    wire.OutgoingPayment: OUTGOING,
+    wire.Page[wire.OutgoingPayment]: wire.Page(pagination=PAGINATION, result=[OUTGOING]),
+    wire.GrantSpending: wire.GrantSpending(spent_debit_amount=dollars(2525), spent_receive_amount=dollars(2500)),
+    gnap.GrantRequest: gnap.GrantRequest(
         client=SHOP,
-        access_token=AccessTokenRequest(access=[BUDGET]),
-        interact=Interact(
+        access_token=gnap.AccessTokenRequest(access=[BUDGET]),
+        interact=gnap.Interact(
             start=["redirect"],
-            finish=Finish(method="redirect", uri="https://shop.example/return", nonce="4edb2194-dbdf-46bb-9397"),
+            finish=gnap.Finish(method="redirect", uri="https://shop.example/return", nonce="4edb2194-dbdf-46bb-9397"),
         ),
     ),
-    GrantResponse: GrantResponse(
+    gnap.GrantResponse: gnap.GrantResponse(
         continue_=CONTINUE,
-        interact=InteractResponse(
+        interact=gnap.InteractResponse(
             redirect=f"{BASE}/interact/019aabf5-10b0-7f21-9e3c-8e4f5a6b7c8d/vPBmbc6QBg", finish="MBDOFXG4Y5CVJCX821LH"
         ),
     ),
-    ContinueRequest: ContinueRequest(interact_ref="ad82597c-bbfa-4eb0-b72e-328e005b8689"),
-    TokenResponse: TokenResponse(access_token=EXAMPLE_TOKEN),
-    WalletAddress: WalletAddress(
+    gnap.ContinueRequest: gnap.ContinueRequest(interact_ref="ad82597c-bbfa-4eb0-b72e-328e005b8689"),
+    gnap.TokenResponse: gnap.TokenResponse(access_token=EXAMPLE_TOKEN),
+    wire.WalletAddress: wire.WalletAddress(
         id=ALICE, public_name="Alice", asset_code="USD", asset_scale=2, auth_server=BASE, resource_server=BASE
     ),
 }
@@ -246,54 +215,54 @@ class PublishedOperation(NamedTuple):
 LISTED: Final = [{**documents.query_parameter("wallet-address", URL), "required": True}, *documents.page_parameters()]
 OPERATIONS: Final[Mapping[str, PublishedOperation]] = {
     "POST /incoming-payments": PublishedOperation(
-        "create-incoming-payment", "Creates an incoming payment.", IncomingPayment, IncomingPaymentRequest
+        "create-incoming-payment", "Creates an incoming payment.", wire.IncomingPayment, wire.IncomingPaymentRequest
     ),
     "GET /incoming-payments": PublishedOperation(
-        "list-incoming-payments", "Lists incoming payments.", Page[IncomingPayment], parameters=LISTED
+        "list-incoming-payments", "Lists incoming payments.", wire.Page[wire.IncomingPayment], parameters=LISTED
     ),
     "GET /incoming-payments/{id}": PublishedOperation(
         "get-incoming-payment",
         "Reads an incoming payment; without Authorization its public form.",
-        (IncomingPayment, PublicIncomingPayment),
+        (wire.IncomingPayment, wire.PublicIncomingPayment),
         parameters=[WAIT],
         has_public_form=True,
     ),
     "POST /incoming-payments/{id}/complete": PublishedOperation(
         "complete-incoming-payment",
         "Completes an incoming payment: it takes no more money.",
-        IncomingPayment,
+        wire.IncomingPayment,
         can_be_late=True,
     ),
-    "POST /quotes": PublishedOperation("create-quote", "Creates a quote.", Quote, QuoteRequest),
-    "GET /quotes/{id}": PublishedOperation("get-quote", "Reads a quote.", Quote),
+    "POST /quotes": PublishedOperation("create-quote", "Creates a quote.", wire.Quote, wire.QuoteRequest),
+    "GET /quotes/{id}": PublishedOperation("get-quote", "Reads a quote.", wire.Quote),
     "POST /outgoing-payments": PublishedOperation(
         "create-outgoing-payment",
         "Creates an outgoing payment, which moves money.",
-        OutgoingPayment,
-        OutgoingPaymentRequest,
+        wire.OutgoingPayment,
+        wire.OutgoingPaymentRequest,
         can_be_late=True,
     ),
     "GET /outgoing-payments": PublishedOperation(
-        "list-outgoing-payments", "Lists outgoing payments.", Page[OutgoingPayment], parameters=LISTED
+        "list-outgoing-payments", "Lists outgoing payments.", wire.Page[wire.OutgoingPayment], parameters=LISTED
     ),
     "GET /outgoing-payments/{id}": PublishedOperation(
-        "get-outgoing-payment", "Reads an outgoing payment.", OutgoingPayment, parameters=[WAIT]
+        "get-outgoing-payment", "Reads an outgoing payment.", wire.OutgoingPayment, parameters=[WAIT]
     ),
     "GET /outgoing-payment-grant": PublishedOperation(
-        "get-outgoing-payment-grant", "What the token's grant has spent in its current interval.", GrantSpending
+        "get-outgoing-payment-grant", "What the token's grant has spent in its current interval.", wire.GrantSpending
     ),
-    "POST /": PublishedOperation("post-request", "Asks for a grant.", GrantResponse, GrantRequest),
+    "POST /": PublishedOperation("post-request", "Asks for a grant.", gnap.GrantResponse, gnap.GrantRequest),
     "POST /continue/{id}": PublishedOperation(
-        "post-continue", "Continues a grant after consent, or waits for it.", GrantResponse, ContinueRequest
+        "post-continue", "Continues a grant after consent, or waits for it.", gnap.GrantResponse, gnap.ContinueRequest
     ),
     "DELETE /continue/{id}": PublishedOperation("delete-continue", "Cancels a grant, with all its tokens."),
     "OPTIONS /": PublishedOperation("discover", "What the authorization server can do (RFC 9635 section 9).", OBJECT),
-    "POST /token/{id}": PublishedOperation("post-token", "Rotates an access token.", TokenResponse),
+    "POST /token/{id}": PublishedOperation("post-token", "Rotates an access token.", gnap.TokenResponse),
     "DELETE /token/{id}": PublishedOperation("delete-token", "Revokes an access token."),
     "GET /{path:wallet}": PublishedOperation(
         "get-wallet-address",
         "Shows a wallet address, or how to pay it by SPSP. Slashes in its path are sent as they are.",
-        WalletAddress,
+        wire.WalletAddress,
         media_types={SPSP_TYPE: OBJECT},
     ),
     "GET /{path:wallet}/jwks.json": PublishedOperation(
@@ -346,8 +315,10 @@ def _operation(method: str, path: str, operation: PublishedOperation) -> documen
         answers,
         {status: ERRORS_HERE[status] for status in statuses},
         operation.body,
-        needs_body=operation.body is not ContinueRequest,  # polling sends none
-        examples=EXAMPLES | {PublicKeys: KEYS} | ({IncomingPayment: COMPLETED} if path.endswith("/complete") else {}),
+        needs_body=operation.body is not gnap.ContinueRequest,  # polling sends none
+        examples=EXAMPLES
+        | {PublicKeys: KEYS}
+        | ({wire.IncomingPayment: COMPLETED} if path.endswith("/complete") else {}),
     )
 
 

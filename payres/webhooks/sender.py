@@ -22,23 +22,17 @@ from payres.core.remote.http import NOTHING, GuardedClient
 from payres.core.remote.transport import Bounds
 from payres.core.store.events import EventRecord
 from payres.core.store.work import Work
-from payres.webhooks.limits import (
-    DELIVERY_SECONDS,
-    MAX_DELIVERIES_OF_WEBHOOK,
-    MAX_KEPT_ANSWER_BYTES,
-    MAX_RETRY_AFTER_SECONDS,
-    MAX_WEBHOOKS,
-)
+from payres.webhooks import limits
 from payres.webhooks.store import webhooks
 from payres.webhooks.store.webhooks import WebhookRecord
 
 # Enough that no delivery waits for another.
-AT_ONCE: Final = MAX_WEBHOOKS * (MAX_DELIVERIES_OF_WEBHOOK + 1)
+AT_ONCE: Final = limits.MAX_WEBHOOKS * (limits.MAX_DELIVERIES_OF_WEBHOOK + 1)
 TESTS_AT_ONCE: Final = 16
 # Of owners' webhooks, where none waits either; they share lookups, and take nothing from these.
-OWNERS_AT_ONCE: Final = webhooks.DUE.at_once * MAX_DELIVERIES_OF_WEBHOOK + TESTS_AT_ONCE
-OF_WALLETS: Final = Bounds(seconds=DELIVERY_SECONDS, per_host=OWNERS_AT_ONCE, in_all=OWNERS_AT_ONCE)
-BOUNDS: Final = Bounds(seconds=DELIVERY_SECONDS, per_host=AT_ONCE, in_all=AT_ONCE, untrusted_hosts=False)
+OWNERS_AT_ONCE: Final = webhooks.DUE.at_once * limits.MAX_DELIVERIES_OF_WEBHOOK + TESTS_AT_ONCE
+OF_WALLETS: Final = Bounds(seconds=limits.DELIVERY_SECONDS, per_host=OWNERS_AT_ONCE, in_all=OWNERS_AT_ONCE)
+BOUNDS: Final = Bounds(seconds=limits.DELIVERY_SECONDS, per_host=AT_ONCE, in_all=AT_ONCE, untrusted_hosts=False)
 OPERATORS: Final = frozenset({"failure", "outgoingPayment"})
 GONE: Final = 410
 PREFIX: Final = "whsec_"
@@ -96,7 +90,7 @@ class Sender:
     def testing(self, webhook_id: str) -> Iterator[None]:
         """Around a test of a webhook. Raises TooManyRequests during another one of it, or too many."""
         if webhook_id in self._tested or len(self._tested) >= TESTS_AT_ONCE:
-            raise TooManyRequests("A test is under way: wait for its answer", retry_after=DELIVERY_SECONDS)
+            raise TooManyRequests("A test is under way: wait for its answer", retry_after=limits.DELIVERY_SECONDS)
         self._tested.add(webhook_id)
         try:
             yield
@@ -128,7 +122,7 @@ class Sender:
             return Attempt(now, None, f"payres failed to send it: {type(fault).__name__}")
         wait = _retry_after(answer.headers.get("retry-after", ""), now)
         failure = None if 200 <= answer.status < 300 else f"It was answered with {answer.status}"
-        return Attempt(now, answer.status, failure, wait, answer.body[:MAX_KEPT_ANSWER_BYTES])
+        return Attempt(now, answer.status, failure, wait, answer.body[: limits.MAX_KEPT_ANSWER_BYTES])
 
     async def aclose(self) -> None:
         for client in (*self._clients.values(), self._of_wallets):
@@ -187,4 +181,4 @@ def _retry_after(text: str, now: int) -> int:
             wait = round(parsedate_to_datetime(text).timestamp() * SECOND) - now
         except (ValueError, OverflowError):
             return 0
-    return max(min(wait, MAX_RETRY_AFTER_SECONDS * SECOND), 0)
+    return max(min(wait, limits.MAX_RETRY_AFTER_SECONDS * SECOND), 0)

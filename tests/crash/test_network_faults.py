@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from payres.core.protocol import limits
 from payres.core.protocol.clock import SECOND
 from payres.core.remote import http, ip_addresses
 from payres.interledger.node import node_of
@@ -45,7 +46,7 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
     with ExitStack() as stack:
         link = stack.enter_context(faulty_link())
         monkeypatch.setattr(ip_addresses, "find_addresses", link.resolve)
-        monkeypatch.setattr(ip_addresses, "FAILED_LOOKUP_SECONDS", 0)  # so that nobody waits for a name to come right
+        monkeypatch.setattr(limits, "FAILED_LOOKUP_SECONDS", 0)  # so that nobody waits for a name to come right
         monkeypatch.setattr(http, "FAILED_SERVER_SECONDS", 0)
         a = stack.enter_context(run_instance(tmp_path / "a.db", ilp_address="test.a"))
         there = f"http://localhost:{link.port}"

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from payres.core.grants.clients import remember
 from payres.core.grants.spending_limits import check_requested_limits
 from payres.core.grants.tokens import Presented, emit_grant_event, issue_token, issued_before, revoke_grant
+from payres.core.protocol import gnap
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import (
     ContinuationUnknown,
@@ -18,17 +19,6 @@ from payres.core.protocol.errors import (
     InvalidClient,
     InvalidRequest,
     TooEarly,
-)
-from payres.core.protocol.gnap import (
-    Access,
-    AccessToken,
-    Continue,
-    ContinueToken,
-    GrantRequest,
-    GrantResponse,
-    InteractResponse,
-    OutgoingPaymentAccess,
-    Subject,
 )
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.urls import app_scheme, canonical_host, is_loopback, with_ascii_host
@@ -45,8 +35,8 @@ REDIRECT = "redirect"  # the only interaction start mode
 
 
 def request_grant(
-    work: Work, request: GrantRequest, client: Client, client_name: str | None, kid: str | None = None
-) -> GrantResponse:
+    work: Work, request: gnap.GrantRequest, client: Client, client_name: str | None, kid: str | None = None
+) -> gnap.GrantResponse:
     """The answer to a grant request: a token, or an interaction.
 
     `client_name` is the public name of the client's wallet address, for the consent page; `kid` is the key that signed
@@ -75,7 +65,7 @@ def request_grant(
     GRANTS.insert(work, grant)
     follow_up = _follow_up(work, grant.id, continue_value, settings.continue_wait if owner else UNSET)
     if owner is None:
-        return GrantResponse(continue_=follow_up, access_token=issue_token(work, grant))
+        return gnap.GrantResponse(continue_=follow_up, access_token=issue_token(work, grant))
     finish = request.interact.finish if request.interact else None
     interaction = InteractionRecord(
         id=work.new_id(),
@@ -90,10 +80,10 @@ def request_grant(
     )
     INTERACTIONS.insert(work, interaction)
     redirect = f"{urls.resource('interact', interaction.id)}/{interaction.nonce}"
-    return GrantResponse(continue_=follow_up, interact=InteractResponse(redirect, interaction.server_nonce))
+    return gnap.GrantResponse(continue_=follow_up, interact=gnap.InteractResponse(redirect, interaction.server_nonce))
 
 
-def asks_for_consent(request: GrantRequest) -> bool:
+def asks_for_consent(request: gnap.GrantRequest) -> bool:
     """Whether an owner must consent. A client may offer interaction even if it is not needed."""
     items = request.access_token.access if request.access_token else []
     return bool(request.subject) or any(_needs_consent(item) for item in items)
@@ -109,7 +99,7 @@ def find_continuable(tx: Transaction, grant_id: str, token: str) -> GrantRecord:
 
 def continue_grant(
     work: Work, grant_id: str, token: str, reference: str | None, signed: Verified | None = None
-) -> GrantResponse:
+) -> gnap.GrantResponse:
     """The answer to a continuation request with an interact_ref, or to a poll without one; the same again if the token
     in it was not used.
 
@@ -149,14 +139,14 @@ def cancel_grant(work: Work, grant_id: str, token: str) -> None:
     revoke_grant(work, grant_id)
 
 
-def _needs_consent(item: Access) -> bool:
+def _needs_consent(item: gnap.Access) -> bool:
     """Whether an item needs the owner's consent: for spending, or for reading resources of other clients."""
-    return isinstance(item, OutgoingPaymentAccess) or "list-all" in item.actions
+    return isinstance(item, gnap.OutgoingPaymentAccess) or "list-all" in item.actions
 
 
 def _check(
-    work: Work, request: GrantRequest, client: Client
-) -> tuple[list[Access], Subject | None, WalletRecord | None]:
+    work: Work, request: gnap.GrantRequest, client: Client
+) -> tuple[list[gnap.Access], gnap.Subject | None, WalletRecord | None]:
     """The requested access and subject, with canonical URLs, and the wallet address whose owner must consent, if any.
 
     Raises for a request that cannot be granted.
@@ -170,7 +160,7 @@ def _check(
         raise InvalidRequest("Ask for access_token.access, for subject, or for both", field="access_token")
     if len({msgspec.json.encode(item) for item in asked}) != len(asked):
         raise InvalidRequest("The items of access_token.access must differ", field=ITEMS)
-    if sum(isinstance(item, OutgoingPaymentAccess) and "create" in item.actions for item in asked) > 1:
+    if sum(isinstance(item, gnap.OutgoingPaymentAccess) and "create" in item.actions for item in asked) > 1:
         raise InvalidRequest(
             "One grant can create outgoing payments by one item only, because limits are of one grant: leave create out"
             " of the others, or ask for a grant for each",
@@ -182,13 +172,13 @@ def _check(
     if request.subject:
         [identifier] = request.subject.sub_ids
         owners.append(active_wallet(work, identifier.id, "subject.sub_ids.id"))
-        subject = Subject([replace(identifier, id=work.urls.wallet(owners[-1].path))])
+        subject = gnap.Subject([replace(identifier, id=work.urls.wallet(owners[-1].path))])
     if owners:
         _check_consent(work, request, client, owners)
     return list({encode(item): item for item, _ in checked}.values()), subject, owners[0] if owners else None
 
 
-def _check_consent(work: Work, request: GrantRequest, client: Client, owners: list[WalletRecord]) -> None:
+def _check_consent(work: Work, request: gnap.GrantRequest, client: Client, owners: list[WalletRecord]) -> None:
     """Raises InvalidRequest or InvalidClient if these owners cannot be asked for consent."""
     if len({wallet.id for wallet in owners}) > 1:
         raise InvalidRequest("Ask for the consent of one wallet address at a time", field=ITEMS)
@@ -200,7 +190,7 @@ def _check_consent(work: Work, request: GrantRequest, client: Client, owners: li
         _finish_uri(work, request.interact.finish.uri)
 
 
-def _check_item(work: Work, item: Access) -> tuple[Access, WalletRecord | None]:
+def _check_item(work: Work, item: gnap.Access) -> tuple[gnap.Access, WalletRecord | None]:
     """The item with canonical URLs, and the wallet address whose owner must consent to it, if any."""
     if len(set(item.actions)) != len(item.actions):
         raise InvalidRequest("The actions of an access item must differ", field=f"{ITEMS}.actions")
@@ -211,7 +201,7 @@ def _check_item(work: Work, item: Access) -> tuple[Access, WalletRecord | None]:
         return item, None
     wallet = active_wallet(work, item.identifier, f"{ITEMS}.identifier")
     item = replace(item, identifier=work.urls.wallet(wallet.path))
-    if isinstance(item, OutgoingPaymentAccess) and item.limits:
+    if isinstance(item, gnap.OutgoingPaymentAccess) and item.limits:
         check_requested_limits(work, item.limits, wallet.asset)
         if item.limits.receiver:
             receiver = work.urls.canonical_receiver(item.limits.receiver)
@@ -240,8 +230,10 @@ def _finish_uri(work: Work, uri: str) -> str:
     return found
 
 
-def _follow_up(work: Work, grant_id: str, token: str, wait: int | UnsetType = UNSET) -> Continue:
-    return Continue(access_token=ContinueToken(token), uri=work.urls.resource("continue", grant_id), wait=wait)
+def _follow_up(work: Work, grant_id: str, token: str, wait: int | UnsetType = UNSET) -> gnap.Continue:
+    return gnap.Continue(
+        access_token=gnap.ContinueToken(token), uri=work.urls.resource("continue", grant_id), wait=wait
+    )
 
 
 def _check_wait(work: Work, grant: GrantRecord, interaction: InteractionRecord) -> None:
@@ -256,7 +248,7 @@ def _check_wait(work: Work, grant: GrantRecord, interaction: InteractionRecord) 
 
 def _still_pending(
     work: Work, grant: GrantRecord, interaction: InteractionRecord, token: str, reference: str | None
-) -> GrantResponse:
+) -> gnap.GrantResponse:
     if reference:
         raise _unknown()
     if not grants.is_undecided(grant, interaction, work.now):
@@ -266,7 +258,7 @@ def _still_pending(
             "The owner has not decided yet; wait for the redirect to your finish URI", reason="undecided"
         )
     GRANTS.update(work, grant.id, waits_from=work.now)
-    return GrantResponse(continue_=_follow_up(work, grant.id, token, work.settings.continue_wait))
+    return gnap.GrantResponse(continue_=_follow_up(work, grant.id, token, work.settings.continue_wait))
 
 
 def _check_reference(interaction: InteractionRecord, reference: str | None) -> None:
@@ -278,13 +270,13 @@ def _check_reference(interaction: InteractionRecord, reference: str | None) -> N
         raise _unknown()
 
 
-def _given(work: Work, grant: GrantRecord, token: str, given: AccessToken) -> GrantResponse:
+def _given(work: Work, grant: GrantRecord, token: str, given: gnap.AccessToken) -> gnap.GrantResponse:
     """The answer with what the grant gives. One for a subject alone has a token too, with no access, so that it is
     answered again; nobody gets that."""
-    return GrantResponse(
+    return gnap.GrantResponse(
         continue_=_follow_up(work, grant.id, token),
         access_token=UNSET if grant.access == "[]" else given,
-        subject=msgspec.json.decode(grant.subject, type=Subject) if grant.subject else UNSET,
+        subject=msgspec.json.decode(grant.subject, type=gnap.Subject) if grant.subject else UNSET,
     )
 
 

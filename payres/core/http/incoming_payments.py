@@ -17,18 +17,11 @@ from payres.core.http.requests import read_body, read_json_body
 from payres.core.http.responses import is_browser, json_response
 from payres.core.payments import incoming as rules
 from payres.core.process.rate_limiter import address_of
-from payres.core.protocol.wire import (
-    CompletionRequest,
-    IncomingPayment,
-    IncomingPaymentRequest,
-    PaymentMethod,
-    PublicIncomingPayment,
-    decode,
-)
+from payres.core.protocol import wire
 from payres.core.store import incoming_payments, representations
 from payres.core.store.work import Work
 
-COMPLETION_REQUEST = msgspec.json.Decoder(CompletionRequest)
+COMPLETION_REQUEST = msgspec.json.Decoder(wire.CompletionRequest)
 
 
 async def read(request: Request) -> Response:
@@ -50,21 +43,21 @@ async def complete(request: Request) -> Response:
     context = context_of(request)
     body = await read_json_body(request)
     caller = await authorize(request, body, "incoming-payment", "complete")
-    decode(COMPLETION_REQUEST, body or b"{}")
+    wire.decode(COMPLETION_REQUEST, body or b"{}")
     unit = partial(_complete, caller=caller, payment_id=request.path_params["id"])
     return json_response(await context.database.write(unit))
 
 
-def _with_methods(context: Context, shown: IncomingPayment, *, is_open: bool) -> IncomingPayment:
+def _with_methods(context: Context, shown: wire.IncomingPayment, *, is_open: bool) -> wire.IncomingPayment:
     """An incoming payment with its payment methods, none if it accepts no more money."""
-    methods: list[PaymentMethod] = []
+    methods: list[wire.PaymentMethod] = []
     if is_open:
         payment_id = shown.id.rpartition("/")[2]
         methods = context.remote.methods(payment_id, shown.received_amount.asset)
     return msgspec.structs.replace(shown, methods=methods)
 
 
-def _complete(work: Work, caller: Caller, payment_id: str) -> IncomingPayment:
+def _complete(work: Work, caller: Caller, payment_id: str) -> wire.IncomingPayment:
     require_still_valid(work, caller)
     wallet, payment = resources.find(work, INCOMING_PAYMENTS, payment_id, caller)
     return rules.complete(work, wallet, payment)
@@ -83,7 +76,7 @@ async def _read_public(request: Request) -> Response:
     who = address_of(request.scope)
     wallet, payment, headers = await resources.find_changed(request, INCOMING_PAYMENTS, who, before, unit)
     received = representations.amount(payment.received, wallet.asset)
-    shown = PublicIncomingPayment(received_amount=received, auth_server=context.urls.auth_server)
+    shown = wire.PublicIncomingPayment(received_amount=received, auth_server=context.urls.auth_server)
     return json_response(shown, headers=headers)
 
 
@@ -91,7 +84,7 @@ INCOMING_PAYMENTS = resources.ResourceKind(
     type="incoming-payment",
     table=incoming_payments.INCOMING,
     show=representations.incoming_payment,
-    decoder=msgspec.json.Decoder(IncomingPaymentRequest),
+    decoder=msgspec.json.Decoder(wire.IncomingPaymentRequest),
     create=lambda work, caller, asked, _: rules.create(work, caller, asked),
     show_created=partial(_with_methods, is_open=True),
     is_final=lambda payment, now: not payment.open_at(now),

@@ -18,15 +18,7 @@ from urllib.parse import urlsplit
 from payres.core.process.bounded_mapping import Newest
 from payres.core.process.rate_limiter import Requester, requested_by
 from payres.core.process.slots import Slots
-from payres.core.protocol.limits import (
-    FAILED_LOOKUP_SECONDS,
-    MAX_FAILED_NAMES,
-    MAX_LOOKUPS,
-    MAX_LOOKUPS_OF_CLIENT,
-    MAX_LOOKUPS_OF_KEY,
-    MAX_LOOKUPS_OF_REQUESTS,
-    SLOW_LOOKUP_SECONDS,
-)
+from payres.core.protocol import limits
 from payres.core.protocol.urls import canonical_host, is_loopback
 from payres.core.remote.connection import FetchFailed, SilentServer
 
@@ -57,7 +49,7 @@ class RecentFailures:
     """
 
     def __init__(self) -> None:
-        self._until: Final = Newest[Hashable, float](MAX_FAILED_NAMES)  # by the event loop's clock
+        self._until: Final = Newest[Hashable, float](limits.MAX_FAILED_NAMES)  # by the event loop's clock
 
     def __contains__(self, name: Hashable) -> bool:
         return name in self._until and asyncio.get_running_loop().time() < self._until[name]
@@ -78,7 +70,9 @@ class Lookups:
 
     def __init__(self, failed: RecentFailures, untrusted_hosts: bool = True) -> None:
         self._untrusted_hosts: Final = untrusted_hosts
-        self._slots: Final = Slots(MAX_LOOKUPS, MAX_LOOKUPS_OF_REQUESTS, MAX_LOOKUPS_OF_CLIENT, MAX_LOOKUPS_OF_KEY)
+        self._slots: Final = Slots(
+            limits.MAX_LOOKUPS, limits.MAX_LOOKUPS_OF_REQUESTS, limits.MAX_LOOKUPS_OF_CLIENT, limits.MAX_LOOKUPS_OF_KEY
+        )
         self._in_flight: Final[dict[str, _Lookup]] = {}
         self._failed: Final = failed
 
@@ -90,7 +84,7 @@ class Lookups:
         lookup = self._in_flight.get(name)
         requester = requested_by.get() if self._untrusted_hosts else None
         if requester is not None:
-            if lookup is not None and asyncio.get_running_loop().time() >= lookup.begun_at + SLOW_LOOKUP_SECONDS:
+            if lookup is not None and asyncio.get_running_loop().time() >= lookup.begun_at + limits.SLOW_LOOKUP_SECONDS:
                 raise SilentServer(f"The name servers for {name} do not answer; try again in a few seconds")
             if name in self._failed:
                 raise OSError("the name could not be looked up a moment ago")
@@ -119,7 +113,7 @@ class Lookups:
         if found.exception() is None:  # asked, so that asyncio logs nothing if nobody waits for it
             self._failed.discard(lookup.name)
         else:
-            self._failed.add(lookup.name, FAILED_LOOKUP_SECONDS)
+            self._failed.add(lookup.name, limits.FAILED_LOOKUP_SECONDS)
 
 
 class _Threads(Executor):

@@ -24,30 +24,13 @@ from payres.core.process.settings import Settings
 from payres.core.protocol.errors import Unavailable
 from payres.core.protocol.event_types import EVENT_TYPES
 from payres.core.protocol.limits import MAX_UNITS_PER_COMMIT, MAX_WAITING_UNITS
-from payres.core.store.connections import (
-    BUSY_TIMEOUT_SECONDS,
-    Presence,
-    connect_reader,
-    connect_standby,
-    connect_writer,
-)
+from payres.core.store import connections, transactions
 from payres.core.store.migrations import UnusableDatabase
 from payres.core.store.runs import HighWaterMark, Position
-from payres.core.store.transactions import (
-    NOT_READ,
-    Raised,
-    Unfinished,
-    Unit,
-    attempt,
-    commit,
-    roll_back,
-    run_reads,
-    run_units,
-)
 from payres.core.store.work import Environment, FailStop, Transaction, Work
 
 T = TypeVar("T")
-Queued = tuple[Unit, "asyncio.Future[Any]"]
+Queued = tuple[transactions.Unit, "asyncio.Future[Any]"]
 
 STOPPED_SECONDS: Final = 60  # Retry-After while writing is stopped
 # Each turn of the event loop runs all reads for writes and 8 others, but only 1 other while units write: a write takes
@@ -127,7 +110,7 @@ class Lane:
         """Whether units wait or run."""
         return self._drain is not None
 
-    async def submit(self, unit: Unit, *, first: bool = False) -> Any:
+    async def submit(self, unit: transactions.Unit, *, first: bool = False) -> Any:
         """The unit's result, or what it raised.
 
         `first` units go before the others, and their queue is limited separately.
@@ -172,10 +155,10 @@ class Lane:
                     outcomes = await self.run_together(batch)
                 except (FailStop, Unavailable) as error:  # the next batch would fail the same way
                     batch += self.take(self.waiting)
-                    outcomes = [Raised(error)] * len(batch)
+                    outcomes = [transactions.Raised(error)] * len(batch)
                 except Exception as error:
                     log.exception("a batch of %d units failed in the database", len(batch))
-                    outcomes = [Raised(error)] * len(batch)
+                    outcomes = [transactions.Raised(error)] * len(batch)
                 for (_, future), outcome in zip(batch, outcomes, strict=True):
                     self._answer(future, outcome)
                 if self._first or self._queue:
@@ -185,7 +168,7 @@ class Lane:
 
     def _answer(self, future: "asyncio.Future[Any]", outcome: Any) -> None:
         """Passes the outcome to the caller, hiding internal details of a FailStop."""
-        if not isinstance(outcome, Raised):
+        if not isinstance(outcome, transactions.Raised):
             if not future.done():  # else the caller was cancelled; its work is stored anyway
                 future.set_result(outcome)
             return
@@ -214,13 +197,13 @@ class ThreadLane(Lane):
         _set_lock_timeout(connection.raw, 0)
 
     async def run_together(self, batch: list[Queued]) -> list[Any]:
-        return await self.run_on_thread(partial(run_reads, units_of(batch), environment=self._environment))
+        return await self.run_on_thread(partial(transactions.run_reads, units_of(batch), environment=self._environment))
 
     async def run_on_thread(self, run: Callable[[sqlite3.Connection], list[Any]]) -> list[Any]:
         """Runs a batch on the connection's thread, which may wait for other programs' locks."""
 
         def work(connection: sqlite3.Connection) -> list[Any]:
-            _set_lock_timeout(connection, round(BUSY_TIMEOUT_SECONDS * 1000))
+            _set_lock_timeout(connection, round(connections.BUSY_TIMEOUT_SECONDS * 1000))
             try:
                 return run(connection)
             finally:
@@ -248,10 +231,10 @@ class ReadLane(ThreadLane):
         connection = self._connection.raw
         try:
             connection.execute("BEGIN")
-            outcomes = attempt(units_of(batch), connection, self._environment)
+            outcomes = transactions.attempt(units_of(batch), connection, self._environment)
             connection.execute("COMMIT")
-        except (Unfinished, FailStop, sqlite3.Error):
-            roll_back(connection)
+        except (transactions.Unfinished, FailStop, sqlite3.Error):
+            transactions.roll_back(connection)
             return await super().run_together(batch)
         self._environment.reading.end()
         return outcomes
@@ -260,7 +243,7 @@ class ReadLane(ThreadLane):
 class WriteLane(ThreadLane):
     """Runs writes: statements on the event loop's thread, their shared commit on the connection's thread."""
 
-    def __init__(self, connection: OwnedConnection, environment: Environment, presence: Presence) -> None:
+    def __init__(self, connection: OwnedConnection, environment: Environment, presence: connections.Presence) -> None:
         super().__init__(connection, environment)
         self._presence = presence
         self._mark: HighWaterMark | None = None
@@ -303,25 +286,27 @@ class WriteLane(ThreadLane):
             connection.execute("BEGIN IMMEDIATE")
             outcomes, joining = list[Any](), batch
             while joining:
-                outcomes += attempt(units_of(joining), connection, self._environment, changed)
+                outcomes += transactions.attempt(units_of(joining), connection, self._environment, changed)
                 await asyncio.sleep(0)  # lets units of the same turn join the commit
                 joining = self.take(MAX_UNITS_PER_COMMIT - len(batch))
                 batch += joining
-        except (Unfinished, sqlite3.Error):
-            roll_back(connection)
-            run = partial(run_units, units_of(batch), changed=changed)
+        except (transactions.Unfinished, sqlite3.Error):
+            transactions.roll_back(connection)
+            run = partial(transactions.run_units, units_of(batch), changed=changed)
             return await self.run_on_thread(
                 partial(run, environment=self._environment, presence=self._presence, mark=self._mark)
             )
         except FailStop:
-            roll_back(connection)
+            transactions.roll_back(connection)
             raise
         return await self._connection.run(
-            partial(commit, outcomes, environment=self._environment, presence=self._presence, mark=self._mark)
+            partial(
+                transactions.commit, outcomes, environment=self._environment, presence=self._presence, mark=self._mark
+            )
         )
 
 
-def units_of(batch: Sequence[Queued]) -> list[Unit]:
+def units_of(batch: Sequence[Queued]) -> list[transactions.Unit]:
     """The units of a batch, in order."""
     return [unit for unit, _ in batch]
 
@@ -372,9 +357,9 @@ class Database:
         """
         environment = environment or Environment.of(Settings())
         opened: list[OwnedConnection] = []
-        presence = Presence(path)
+        presence = connections.Presence(path)
         try:
-            for connect in (partial(connect_writer, is_locked=True), connect_reader):
+            for connect in (partial(connections.connect_writer, is_locked=True), connections.connect_reader):
                 opened.append(await connection.open(partial(connect, path)))
             if environment.is_disposable:
                 await opened[0].run(lambda connection: connection.execute("PRAGMA synchronous = OFF"))
@@ -447,17 +432,17 @@ class ExamineLane(Lane):
     async def run_together(self, batch: list[Queued]) -> list[Any]:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, units_of(batch))
 
-    def _run(self, units: Sequence[Unit]) -> list[Any]:
+    def _run(self, units: Sequence[transactions.Unit]) -> list[Any]:
         try:
             if self._connection is None:
                 self._connection = self.connect()
-            return run_reads(units, self._connection, self._environment)
+            return transactions.run_reads(units, self._connection, self._environment)
         except (UnusableDatabase, sqlite3.Error) as error:
             self._environment.reading.note(f"{self._path} is unreadable", error)
-            return [Raised(Unavailable(NOT_READ)) for _ in units]
+            return [transactions.Raised(Unavailable(transactions.NOT_READ)) for _ in units]
 
     def connect(self) -> sqlite3.Connection:
-        return connect_reader(self._path, cache_kib=256)
+        return connections.connect_reader(self._path, cache_kib=256)
 
     def disconnect(self) -> None:
         if self._connection is not None:
@@ -479,9 +464,9 @@ class StandbyLane(ExamineLane):
     """
 
     def connect(self) -> sqlite3.Connection:
-        return connect_standby(self._path)
+        return connections.connect_standby(self._path)
 
-    def _run(self, units: Sequence[Unit]) -> list[Any]:
+    def _run(self, units: Sequence[transactions.Unit]) -> list[Any]:
         try:
             return super()._run(units)
         finally:

@@ -14,22 +14,8 @@ import msgspec
 
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.wire import Resource
-from payres.core.store import audit
+from payres.core.store import audit, copies
 from payres.core.store.connections import check_not_linked, is_followed, require_complete, server_lock
-from payres.core.store.copies import (
-    LOGS,
-    SIDE_FILES,
-    DatabaseOpen,
-    StepNote,
-    change,
-    compare,
-    copied,
-    copies_into,
-    examine,
-    rename,
-    side_file,
-    swap_files,
-)
 from payres.core.store.events import last_sequence
 from payres.core.store.migrations import (
     UnusableDatabase,
@@ -111,7 +97,7 @@ def shown(database: str, made: Backup) -> MadeBackup:
 
 
 def make_backup(
-    database: Path, destination: Path, overwrite: bool, now: int, note: StepNote = lambda *_: None
+    database: Path, destination: Path, overwrite: bool, now: int, note: copies.StepNote = lambda *_: None
 ) -> Backup:
     """Copies the database, verifies the copy and renames it to its final name. In a directory, the name is made of the
     time.
@@ -126,20 +112,20 @@ def make_backup(
     _require_free(database, target, overwrite)
     left = (destination / database.stem, f"-*{glob.escape(database.suffix)}") if in_folder else (target, "")
     with (
-        copies_into(target.parent, *left),
-        copied(database, beside=target, pause=PAUSE_MILLISECONDS, note=note) as partial,
+        copies.copies_into(target.parent, *left),
+        copies.copied(database, beside=target, pause=PAUSE_MILLISECONDS, note=note) as partial,
     ):
-        change(partial, remove_token)
+        copies.change(partial, remove_token)
         note("Checking the file", 0, 0)
-        version, fault = examine(partial, lambda tx: _version_and_fault(tx, note))
+        version, fault = copies.examine(partial, lambda tx: _version_and_fault(tx, note))
         if fault is not None:
-            broken = side_file(target, BROKEN)
-            rename(partial, broken)
+            broken = copies.side_file(target, BROKEN)
+            copies.rename(partial, broken)
             remove(one for one in (made_in(destination, database, BROKEN) if in_folder else ()) if one != broken)
             raise UnsoundCopy(database, fault, broken)
         _require_free(database, target, overwrite)  # again, because copying may have taken minutes
-        checked_at = None if examine(partial, is_outdated) else now
-        rename(partial, target)
+        checked_at = None if copies.examine(partial, is_outdated) else now
+        copies.rename(partial, target)
         return Backup(target, version, target.stat().st_size, checked_at)
 
 
@@ -173,16 +159,16 @@ def restore_backup(
     database = database.resolve()  # so that a symbolic link to the database is kept
     _require_replaceable(source, database)
     with server_lock(str(database)):
-        replaced = side_file(database, f".replaced-{stamp(now)}")
-        for name in (replaced, *(side_file(replaced, suffix) for suffix in SIDE_FILES)):
+        replaced = copies.side_file(database, f".replaced-{stamp(now)}")
+        for name in (replaced, *(copies.side_file(replaced, suffix) for suffix in copies.SIDE_FILES)):
             if os.path.lexists(name):
                 raise BackupError(f"{name} exists already; try again in a second")
         try:
-            with copied(source, beside=database, still=True) as partial:
-                version, fault = examine(partial, _version_and_fault)
-                if fault is None and examine(partial, is_outdated):
+            with copies.copied(source, beside=database, still=True) as partial:
+                version, fault = copies.examine(partial, _version_and_fault)
+                if fault is None and copies.examine(partial, is_outdated):
                     migrate_copy(partial)
-                    _, fault = examine(partial, _version_and_fault)
+                    _, fault = copies.examine(partial, _version_and_fault)
                 if fault is not None:
                     raise BackupError(f"The backup is not sound: {fault}. Nothing was replaced; try another backup")
                 comparison = _compare(partial, source, compare_with or database)
@@ -196,11 +182,11 @@ def restore_backup(
                     if finish is not None:
                         finish(tx, comparison)
 
-                change(partial, last_changes)
+                copies.change(partial, last_changes)
                 was_there = _put_in_place(database, partial, replaced)
         except (sqlite3.Error, UnusableDatabase) as error:
             raise BackupError(f"{source} cannot be restored: {error}") from error
-        except DatabaseOpen as error:
+        except copies.DatabaseOpen as error:
             raise BackupError(f"{error}; stop what uses it (a command, Litestream) and try again") from error
     return Restored(version, replaced if was_there else None, comparison)
 
@@ -208,10 +194,10 @@ def restore_backup(
 def _put_in_place(database: Path, copy: Path, kept: Path) -> bool:
     """See swap_files. The old database starts without its log, if that has been applied to it."""
     had_log = has_log(str(database))
-    was_there = swap_files(database, copy, kept)
-    if was_there and not any(side_file(kept, suffix).exists() for suffix in LOGS):
+    was_there = copies.swap_files(database, copy, kept)
+    if was_there and not any(copies.side_file(kept, suffix).exists() for suffix in copies.LOGS):
         with suppress(sqlite3.Error):  # it may be damaged
-            change(kept, lambda tx: remove_token_if_complete(tx, str(database), had_log))
+            copies.change(kept, lambda tx: remove_token_if_complete(tx, str(database), had_log))
     return was_there
 
 
@@ -222,14 +208,14 @@ def _compare(copy: Path, source: Path, other: Path) -> Comparison:
     if source.samefile(other):
         return Comparison(unknown="The commits that are missing cannot be compared")
     try:
-        with copied(other, beside=copy, still=True) as old:
-            if examine(old, is_outdated):
+        with copies.copied(other, beside=copy, still=True) as old:
+            if copies.examine(old, is_outdated):
                 migrate_copy(old)
-            examine(old, require_payres)
-            if not compare(copy, old, is_same_database):
+            copies.examine(old, require_payres)
+            if not copies.compare(copy, old, is_same_database):
                 return Comparison(unknown=f"{other} is another database and cannot be compared with the backup")
-            ended, last = compare(copy, old, restored_rights), examine(old, last_sequence)
-            return Comparison(ended, last_event=last, was_restored=compare(copy, old, is_restored))
+            ended, last = copies.compare(copy, old, restored_rights), copies.examine(old, last_sequence)
+            return Comparison(ended, last_event=last, was_restored=copies.compare(copy, old, is_restored))
     except (sqlite3.Error, UnusableDatabase) as error:
         return Comparison(unknown=f"{other} cannot be compared with the backup: {error}")
 
@@ -281,16 +267,16 @@ def _require_free(database: Path, target: Path, overwrite: bool) -> None:
     folder = target.parent
     if not folder.is_dir():
         raise BackupError(f"There is no directory {folder}")
-    own = {side_file(database.resolve(), suffix) for suffix in ("", ".lock", *SIDE_FILES)}
+    own = {copies.side_file(database.resolve(), suffix) for suffix in ("", ".lock", *copies.SIDE_FILES)}
     if target.resolve() in own:
         raise BackupError(f"{target} belongs to the database itself; choose another name")
     if os.path.lexists(target) and not stat.S_ISREG(target.lstat().st_mode):
         raise BackupError(f"{target} is not a regular file and is not replaced; choose another name")
     if target.exists() and not overwrite:
         raise BackupError(f"{target} exists already; choose another name, or replace it with --force")
-    for suffix in SIDE_FILES:
-        if side_file(target, suffix).exists():  # SQLite would take it for part of the copy
-            raise BackupError(f"{side_file(target, suffix)} says that {target} is in use; choose another name")
+    for suffix in copies.SIDE_FILES:
+        if copies.side_file(target, suffix).exists():  # SQLite would take it for part of the copy
+            raise BackupError(f"{copies.side_file(target, suffix)} says that {target} is in use; choose another name")
 
 
 def _require_replaceable(source: Path, database: Path) -> None:
@@ -314,7 +300,7 @@ def _require_replaceable(source: Path, database: Path) -> None:
         raise BackupError(f"{database} belongs to another user; run this as that user, for example with `sudo -u`")
 
 
-def _version_and_fault(tx: sqlite3.Connection, note: StepNote = lambda *_: None) -> tuple[int, str | None]:
+def _version_and_fault(tx: sqlite3.Connection, note: copies.StepNote = lambda *_: None) -> tuple[int, str | None]:
     """The schema version of a database, and what is wrong with it.
 
     The ledger of an older version is not checked. Raises UnusableDatabase if it is not a payres database.

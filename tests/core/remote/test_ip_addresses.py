@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from payres.core.process.rate_limiter import Requester, requested_by
 from payres.core.process.worker import cancel_all
+from payres.core.protocol import limits
 from payres.core.protocol.limits import (
     FAILED_LOOKUP_SECONDS,
     MAX_LOOKUPS,
@@ -233,7 +234,7 @@ async def test_name_that_is_found_again_is_good_for_all(lookups: Lookups, monkey
 async def test_names_that_failed_are_remembered_up_to_a_bound(
     name_servers: NameServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ip_addresses, "MAX_FAILED_NAMES", 2)
+    monkeypatch.setattr(limits, "MAX_FAILED_NAMES", 2)
     lookups = Lookups(RecentFailures())
     for name in ("1.none.example", "2.none.example", "3.none.example", "3.none.example", "1.none.example"):
         await fail(lookups, A, name)

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from payres.core.protocol.errors import DomainError, NotFound, Unavailable
 from payres.core.protocol.limits import MAX_UNITS_PER_COMMIT
 from payres.core.store import connections
-from payres.core.store import database as lanes
 from payres.core.store.connections import connect_writer
 from payres.core.store.database import EXAMINERS, READS_PER_TURN, Database
 from payres.core.store.work import Transaction
@@ -228,7 +227,7 @@ async def test_full_disk_keeps_exactly_what_was_acknowledged(database: Database,
 async def test_those_behind_a_lock_wait_no_longer_than_the_first(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lanes, "BUSY_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(connections, "BUSY_TIMEOUT_SECONDS", 0.05)
     async with traced(database) as statements:
         with closing(take_lock(database.path)):
             first = asyncio.create_task(database.write(keep("first")))

@@ -11,7 +11,7 @@ import pytest
 
 from payres.core.process.settings import Settings
 from payres.core.protocol.errors import Unavailable
-from payres.core.store import database as lanes
+from payres.core.store import connections
 from payres.core.store.database import Database
 from payres.core.store.work import Environment, Failures, Transaction
 from payres.interledger.packets import Code, PacketRejected
@@ -45,7 +45,7 @@ async def fail(ask: Callable[[Callable[[Any], None]], Any], times: int) -> None:
 async def test_lock_is_logged_once_and_again_when_it_has_ended(
     database: Database, clock: MovableClock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lanes, "BUSY_TIMEOUT_SECONDS", 0)
+    monkeypatch.setattr(connections, "BUSY_TIMEOUT_SECONDS", 0)
     for _ in range(2):
         caplog.clear()
         with closing(sqlite3.connect(database.path, isolation_level=None)) as other:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from payres.core.store import database
+from payres.core.store import transactions
 from payres.core.store.transactions import Unfinished, Unit, attempt
 from payres.core.store.work import Environment
 from tests.helpers import Json, usd
@@ -29,7 +29,7 @@ def given_up(monkeypatch: pytest.MonkeyPatch) -> list[Unit]:
         found.extend(units)
         raise Unfinished
 
-    monkeypatch.setattr(database, "attempt", give_up)
+    monkeypatch.setattr(transactions, "attempt", give_up)
     return found
 
 
