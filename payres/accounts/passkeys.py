@@ -26,7 +26,6 @@ from payres.accounts.store.passkeys import (
     PasskeyRecord,
     count_passkeys,
     delete_passkey,
-    find_credential,
     passkeys_of,
     use_challenge,
 )
@@ -233,7 +232,7 @@ def add_passkey(
     credential = data.credential_data
     if credential is None:
         raise refused(REFUSED)
-    if find_credential(work, credential.credential_id) is not None:
+    if PASSKEY_TABLE.find(work, credential_id=credential.credential_id) is not None:
         raise refused(TAKEN)
     _use_challenge(work, challenge, made_at)
     given = msgspec.json.decode(answer)["response"].get("transports")
@@ -296,7 +295,7 @@ def verify(work: Work, kind: Kind, answer: str, secret: PasskeySecret, browser: 
     read = _read(AuthenticationResponse, answer)
     challenge, data = read.response.client_data.challenge, read.response.authenticator_data
     made_at = secret.made_at(challenge, kind, browser, purpose, work.now)
-    passkey = find_credential(work, read.raw_id)
+    passkey = PASSKEY_TABLE.find(work, credential_id=read.raw_id)
     if passkey is None or getattr(passkey, kind.column) is None or read.response.user_handle != passkey.user_handle:
         raise refused(UNKNOWN)
     key = CoseKey.parse(cast(Mapping[int, Any], cbor.decode(passkey.public_key)))

@@ -18,8 +18,8 @@ from payres.core.payments.ledger import NotEnough, free_balance
 from payres.core.protocol.amounts import MAX_LEDGER, ProbedPath
 from payres.core.protocol.errors import InvalidAmount
 from payres.core.protocol.event_types import PacketEvent, PeerEvent
-from payres.core.store import accounts, grants, representations
-from payres.core.store.accounts import ACCOUNTS, ASSETS, AccountRecord, HoldRecord
+from payres.core.store import grants, representations
+from payres.core.store.accounts import ACCOUNTS, ASSETS, HOLDS, AccountRecord, HoldRecord
 from payres.core.store.outgoing_payments import OUTGOING, OutgoingRecord
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Damaged, Transaction, Work
@@ -75,7 +75,7 @@ def fulfil(work: Work, packet_id: str, delivered: int) -> bool:
     packet = PACKETS.get(work, packet_id)
     if packet is None or not packets.decide_packet(work, packet_id, "fulfilled"):
         return False
-    holds = list(accounts.holds_of_packet(work, packet.id))
+    holds = [*HOLDS.list(work, packet_id=packet.id)]
     source = holds.pop(0) if packet.outgoing_payment_id is None else payment_hold(work, packet.outgoing_payment_id)
     target = peers.account_of_peer(work, packet.to_peer_id)
     if not holds:
@@ -116,7 +116,7 @@ def reject(work: Work, packet_id: str, state: packets.PacketState = "rejected") 
     """Voids the holds of the packet. False if the packet already had an outcome."""
     if not packets.decide_packet(work, packet_id, state):
         return False
-    for hold in accounts.holds_of_packet(work, packet_id):
+    for hold in HOLDS.list(work, packet_id=packet_id):
         ledger.void(work, hold.id)
     return True
 
@@ -144,7 +144,7 @@ def _hold_of_peer(work: Work, packet: PacketRecord) -> int:
 
 def payment_hold(tx: Transaction, payment_id: str) -> HoldRecord:
     """The hold on the payer's wallet for a payment in progress. Raises Damaged."""
-    found = accounts.holds_of_payment(tx, payment_id)
+    found = HOLDS.list(tx, outgoing_payment_id=payment_id)
     if not found:
         raise Damaged(f"outgoing payment {payment_id} has no hold")
     return found[0]
@@ -197,7 +197,7 @@ def end_remote(work: Work, payment: OutgoingRecord, failure: str | None) -> None
         fees = ledger.operator_account(work, ACCOUNTS.by_id(work, held.account_id).asset_id, "fees")
         ledger.post(work, held.id, fees, fee, "fee")
     sent = payment.sent + fee if payment.sent else 0
-    for hold in accounts.holds_of_payment(work, payment.id):
+    for hold in HOLDS.list(work, outgoing_payment_id=payment.id):
         ledger.void(work, hold.id)
     unused = terms.debit - sent - payment.unresolved_debit
     _give_back(work, payment, unused, terms.receive - payment.spent_receive)

@@ -103,7 +103,7 @@ def rate(work: Work, record: RateRecord) -> Rate:
 
 def require_asset(work: Work, code: str, scale: Scale) -> AssetRecord:
     """An asset that is in use here. Raises NotFound."""
-    found = accounts.find_asset(work, code, scale)
+    found = accounts.ASSETS.find(work, code=code, scale=scale)
     return require(found, f"No account is kept in {code} with scale {scale}", "`payres asset list` shows all")
 
 

@@ -110,7 +110,7 @@ class GrantDecision(Resource, frozen=True, kw_only=True):
 
 
 def grant(work: Work, record: GrantRecord) -> Grant:
-    found = grants.interaction_of_grant(work, record.id)
+    found = grants.INTERACTIONS.find(work, grant_id=record.id)
     owner = None if record.wallet_address_id is None else WALLETS.by_id(work, record.wallet_address_id)
     state = state_of(record, found, work.now)
     return represent(
@@ -290,7 +290,7 @@ def decide(work: Work, id: str, approve: bool, reason: DecisionReason | None = N
     """
     if reason is not None and not (len(reason) <= MAX_REASON and reason.strip() and is_visible(reason)):
         raise InvalidRequest(f"A reason has 1 to {MAX_REASON} printable characters", field="reason")
-    record, interaction = require_grant(work, id), grants.interaction_of_grant(work, id)
+    record, interaction = require_grant(work, id), grants.INTERACTIONS.find(work, grant_id=id)
     if interaction is None:
         raise WrongState(f"The grant {record.id} needs no consent; there is nothing to decide")
     redirect = consent.decide(work, Pending(record, interaction), approve, "operator", reason)

@@ -141,7 +141,9 @@ def move(
     before = _made_before(work, account, kind, amount, reference) if actor in {"page", "shell"} else None
     if found is not None and reference is not None:
         numbers = (f"{reference} ({number})" for number in count(2))
-        reference = next(one for one in numbers if movements.find_movement(work, account_id, one) is None)
+        reference = next(
+            one for one in numbers if movements.MOVEMENTS.find(work, account_id=account_id, reference=one) is None
+        )
         check_reference(reference)
     made = _make(work, account, kind, amount, again if before else None, reference=reference)
     if before is not None and before.first.id != again:  # what is refused in any case is not asked
@@ -156,7 +158,7 @@ def _made_before(
     another one."""
     is_named = reference is not None and not reference.startswith(FORM_REFERENCE)
     if reference is not None and is_named:
-        here = movements.find_movement(work, account.id, reference)
+        here = movements.MOVEMENTS.find(work, account_id=account.id, reference=reference)
         first = here or movements.movement_of_reference(work, kind, reference)
     else:
         first = movements.equal_movement(work, account.id, kind, amount, work.now, REMEMBERED)
@@ -236,7 +238,7 @@ def _find(
     if reference is None:
         return None
     check_reference(reference)
-    found = movements.find_movement(work, account.id, reference)
+    found = movements.MOVEMENTS.find(work, account_id=account.id, reference=reference)
     if found is not None and (found.undone_by or (found.kind, found.amount) != (kind, amount)):
         was = describe_amount(found.amount, account.asset)
         over = " that was undone" if found.undone_by else ""

@@ -276,7 +276,7 @@ def remove_operator(work: Work, name: str) -> Operator:
 
 def _require_another(work: Work, leaving: OperatorRecord) -> None:
     """Raises WrongState in the pages if nobody else could do everything there. Who has a shell can make a link."""
-    full = [one.id for one in OPERATORS.list(work, role="full") if one.password_hash]
+    full = [one.id for one in OPERATORS.list(work) if one.may_change and one.password_hash]
     if is_page(work) and full in ([], [leaving.id]):
         raise WrongState(f"{leaving.name} is the last who may do everything here: let somebody else in first")
 

@@ -181,7 +181,7 @@ def _refund_of(work: Work, record: PaymentRecord) -> str | None:
     """Payments of clients have a grant, so only the server's own are looked up."""
     if record.direction == "incoming" or record.grant_id is not None:
         return None
-    found = refunds.refund_by_return_payment(work, record.id)
+    found = refunds.REFUNDS.find(work, return_payment_id=record.id)
     return None if found is None else found.incoming_payment_id
 
 

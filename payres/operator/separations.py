@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from payres.accounts.notices import GATHERED, notify
 from payres.accounts.store import mail
-from payres.accounts.store.joins import JOINS_KEPT, delete_join, join_of
+from payres.accounts.store.joins import JOIN_TABLE, JOINS_KEPT, delete_join
 from payres.accounts.store.mail import ADDRESSES, AddressRecord
 from payres.accounts.store.owners import OF_OWNERS, OWNERS, owner_of, wallets_of
 from payres.accounts.store.sessions import end_access
@@ -53,7 +53,8 @@ def separate(work: Work, wallet: WalletName, why: Why, keep: Keep = False) -> Pa
     found = require_wallet(work, wallet)
     if len(wallets_of(work, found.owner_id)) == 1:
         raise WrongState(f"The wallet {found.path} has a sign-in of its own", path=found.path)
-    joined, own = join_of(work, found.id), OWNERS.create(work, password_hash=None, created_at=work.now)
+    joined = JOIN_TABLE.find(work, wallet_address_id=found.id)
+    own = OWNERS.create(work, password_hash=None, created_at=work.now)
     WALLETS.update(work, found.id, owner_id=own)
     end_access(work, OF_OWNERS, found.owner_id, forget_browsers=False)
     for kind in GATHERED:  # they would tell the owner of the others about its money

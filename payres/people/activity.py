@@ -31,7 +31,7 @@ from payres.people.sending import kept_wish
 from payres.people.sessions import OwnerVisit
 from payres.people.store import activity
 from payres.people.store.activity import ListedRecord, Source, Statement, statement
-from payres.people.store.refunds import refund_by_return_payment
+from payres.people.store.refunds import REFUNDS
 from payres.people.store.remote_bills import BILL, REMOTE_BILLS, asks_for_itself
 
 # `unpaid` and `part paid`: open requests for money; `expired` and `cancelled`: those that ended after a part was paid.
@@ -290,7 +290,7 @@ class Reader:
             return Counterpart(wish.called, visible_url(wish.address))
         if record.grant_id and (bill := self._bill(record.grant_id)):  # such a grant is for this receiver alone
             return Counterpart(bill.name, bill.url)
-        refund = None if record.grant_id else refund_by_return_payment(self._work, record.id)
+        refund = None if record.grant_id else REFUNDS.find(self._work, return_payment_id=record.id)
         if refund is not None and refund.wallet_address is not None:
             return Counterpart(address=visible_url(refund.wallet_address), refunded=True)
         return Counterpart(address=visible_url(record.receiver.partition(BILL)[0]))

@@ -54,7 +54,7 @@ class OwnKey(NamedTuple):
 
 def own_keys(work: Work, wallet: WalletRecord) -> Sequence[OwnKey]:
     """The wallet's valid keys, newest first."""
-    client = clients.find_client(work, canonical(work.urls.wallet(wallet.path)))
+    client = clients.CLIENTS.find(work, identity=canonical(work.urls.wallet(wallet.path)))
     running = apps.running_apps(work, wallet)
     found = []
     for key in reversed(wallets.list_keys(work, wallet.id)):

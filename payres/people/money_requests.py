@@ -79,7 +79,7 @@ def list_open(work: Work, wallet: WalletRecord) -> Sequence[Bill]:
 
 
 def _own_client(work: Work, wallet: WalletRecord) -> int | None:
-    found = clients.find_client(work, canonical(work.urls.wallet(wallet.path)))
+    found = clients.CLIENTS.find(work, identity=canonical(work.urls.wallet(wallet.path)))
     return None if found is None else found.id
 
 

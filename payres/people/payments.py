@@ -29,7 +29,7 @@ from payres.people.store.activity import reference_of
 from payres.people.store.payments import last_payer
 from payres.people.store.refunds import RefundRecord, refunds_of
 from payres.people.store.remote_bills import BILL
-from payres.people.store.standing_orders import order_of_payment
+from payres.people.store.standing_orders import RUNS
 
 REFUNDS: Final = 20
 LOOK_SECONDS: Final = 3
@@ -70,9 +70,9 @@ def find(work: Work, wallet: WalletRecord, zone: tzinfo, payment_id: str) -> Det
     is_known = there.address is not None and (incoming or wish or there.wallet_id) and BILL not in there.address.text
     if incoming is not None and not note:
         note = payers_note(work, payment_id)
-    is_bill = bool(wish and wish.is_bill)
     grant = GRANTS.by_id(work, outgoing.grant_id) if outgoing and outgoing.grant_id else None
     spending = spending_of(grant.access) if grant else None
+    is_bill, run = bool(wish and wish.is_bill), RUNS.find(work, outgoing_payment_id=payment_id)
     paid_id = outgoing.terms.incoming_payment_id if outgoing and is_bill else None
     return Detail(
         shown=shown,
@@ -85,7 +85,7 @@ def find(work: Work, wallet: WalletRecord, zone: tzinfo, payment_id: str) -> Det
         is_bill=is_bill,
         back=bills.way_back(INCOMING.by_id(work, paid_id).metadata) if paid_id else None,
         is_request=incoming is not None and is_request(work, wallet, incoming),
-        order=order_of_payment(work, payment_id),
+        order=run.order_id if run else None,
         refunds=refunds_of(work, "outgoing" if outgoing else "incoming", payment_id, REFUNDS),
         free=spendable(work, wallet),
         allowed=grant if spending and spending.is_for_a_bill else None,

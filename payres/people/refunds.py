@@ -11,7 +11,7 @@ from payres.core.store.outgoing_payments import OutgoingRecord
 from payres.core.store.representations import amount
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
-from payres.people.store.refunds import RefundRecord, refund_by_return_payment
+from payres.people.store.refunds import REFUNDS, RefundRecord
 
 
 def emit_return_payment(
@@ -19,7 +19,7 @@ def emit_return_payment(
 ) -> None:
     """Writes the events of a payment without a grant. If it sends a refund, they name what is refunded, and one more
     follows when it has arrived. Fills the port `Environment.emit_ungranted`."""
-    refund = refund_by_return_payment(work, payment.id)
+    refund = REFUNDS.find(work, return_payment_id=payment.id)
     if refund is not None:
         refunded = work.urls.resource("incoming-payments", refund.incoming_payment_id)
         event = msgspec.structs.replace(event, refund_of=refunded)

@@ -207,7 +207,7 @@ def confirm_payment(work: Work, wallet: WalletRecord, quote_id: str) -> str:
 
 def paid_before(work: Work, wallet: WalletRecord) -> list[KeptWish]:
     """The last payees of the owner, without duplicates, latest first."""
-    own = clients.find_client(work, canonical(work.urls.wallet(ROOT_WALLET_PATH)))
+    own = clients.CLIENTS.find(work, identity=canonical(work.urls.wallet(ROOT_WALLET_PATH)))
     wishes = [] if own is None else payments.last_wishes(work, own.id, wallet.id, LOOKED_AT)
     latest: dict[str, KeptWish] = {}
     for wish in map(kept_wish, wishes):

@@ -231,7 +231,7 @@ async def try_run(call: Units, remote: RemoteQuotes, order_id: str, window: int)
     def find(work: Work) -> tuple[RunRecord | None, OrderRecord, WalletRecord, int]:
         order = ORDERS.by_id(work, order_id)
         payer = WALLETS.by_id(work, order.wallet_address_id)
-        return store.find_run(work, order_id, window), order, payer, work.now
+        return store.RUNS.find(work, order_id=order_id, window=window), order, payer, work.now
 
     run, order, payer, now = await call.read(find)
     if run is None or run.state != "waiting":
@@ -307,7 +307,7 @@ def _tried(run: RunRecord) -> RunRecord:
 
 def _open(work: Work, run: RunRecord) -> tuple[OrderRecord, bool]:
     """The order, and whether it is still to pay this run."""
-    order, found = ORDERS.by_id(work, run.order_id), store.find_run(work, run.order_id, run.window)
+    order, found = ORDERS.by_id(work, run.order_id), store.RUNS.find(work, order_id=run.order_id, window=run.window)
     return order, order.state == "active" and found is not None and found.state == "waiting"
 
 
@@ -322,7 +322,7 @@ def begin_window(work: Work, order_id: str) -> None:
     for run in _waiting(work, order):  # it had time until the next window
         _settle(work, run, "failed", run.problem or "late")
     for window in range(order.next_window, end_of_batch):
-        if store.find_run(work, order.id, window) is not None:  # it was paid while the clock was ahead
+        if store.RUNS.find(work, order_id=order.id, window=window) is not None:  # it was paid while the clock was ahead
             continue
         at = schedule.at(window)
         assert at is not None, "the latest window is not after the last one"

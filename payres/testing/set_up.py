@@ -28,7 +28,7 @@ from payres.core.signatures.jwk import (
 )
 from payres.core.store import representations
 from payres.core.store.accounts import ACCOUNTS
-from payres.core.store.grants import GRANTS, INTERACTIONS, TOKENS, find_holder, interaction_of_grant
+from payres.core.store.grants import GRANTS, INTERACTIONS, TOKENS, find_holder
 from payres.core.store.incoming_payments import INCOMING
 from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.quotes import QUOTES
@@ -253,7 +253,7 @@ def decide(work: Work, given: Decided) -> tuple[DecidedGrant, Asked]:
             raise InvalidRequest("redirect is the interact.redirect of a grant's answer", field="redirect")
         pending = consent.find_pending(work, *page.groups())
     else:
-        found = require(interaction_of_grant(work, given.grant or ""), "No owner is asked about such a grant")
+        found = require(INTERACTIONS.find(work, grant_id=given.grant), "No owner is asked about such a grant")
         pending = consent.Pending(GRANTS.by_id(work, found.grant_id), found)
     redirect = consent.decide(work, pending, given.decision == "approve", "owner")
     return DecidedGrant(pending.grant.id, redirect), of_grant(work, pending.grant)

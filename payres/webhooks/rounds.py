@@ -128,7 +128,8 @@ def find_round(work: Work, webhook: WebhookRecord, taken: Sequence[Turn]) -> Rou
     """These events, each once, with their deliveries if they were sent before, or are replayed before their turn."""
     to_send = []
     for turn in dict.fromkeys(taken):
-        event, delivery = OUTBOX.get(work, turn.sequence), webhooks.find_delivery(work, turn.sequence, webhook.id)
+        event = OUTBOX.get(work, turn.sequence)
+        delivery = DELIVERIES.find(work, sequence=turn.sequence, webhook_id=webhook.id)
         if event is not None and (delivery is None or delivery.next_at is not None):
             to_send.append(ToSend(event, delivery))
     return Round(target_of(work, webhook), to_send)

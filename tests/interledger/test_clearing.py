@@ -171,7 +171,7 @@ class Machine:
         under_way = self.total({"prepared"}, outgoing_payment_id=payment_id)
         assert packets.in_flight_of_payment(self.tx, payment_id) == under_way
         assert sent + under_way <= DEBIT - FEE
-        (reservation, *_) = accounts.holds_of_payment(self.tx, payment_id)
+        (reservation, *_) = accounts.HOLDS.list(self.tx, outgoing_payment_id=payment_id)
         if payment_id not in self.over:
             assert (payment.sent, reservation.remaining) == (sent, DEBIT - sent)
             return

@@ -237,7 +237,7 @@ def test_remove_waits_for_packets_from_and_to_the_peer(tx: Work, name: str) -> N
         peers.remove_peer(tx, name)
     assert refusal.value.code == "wrong_state"
     packets.decide_packet(tx, packet.id, "rejected")
-    for reservation in accounts.holds_of_packet(tx, packet.id):
+    for reservation in accounts.HOLDS.list(tx, packet_id=packet.id):
         ledger.void(tx, reservation.id)
     peers.remove_peer(tx, name)
     check_books(tx)

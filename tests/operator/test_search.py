@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from payres.core.store.audit import AUDIT
-from payres.core.store.grants import interaction_of_grant
+from payres.core.store.grants import INTERACTIONS
 from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.work import Work
 from payres.operator import wallets
@@ -62,7 +62,7 @@ def shop(payres: Instance) -> Shop:
 
     def read(work: Work) -> Shop:
         grant = OUTGOING.by_id(work, paid_id).grant_id or ""
-        interaction = interaction_of_grant(work, grant)
+        interaction = INTERACTIONS.find(work, grant_id=grant)
         assert interaction is not None
         [webhook], [change, *_] = list_webhooks(work), AUDIT.list(work, "WHERE action = 'peer.add'")
         return Shop(

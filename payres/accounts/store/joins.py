@@ -39,11 +39,6 @@ _JOIN: Final = "wallet_join j JOIN wallet_address w ON w.id = j.wallet_address_i
 JOIN_TABLE: Final = Table(JoinRecord, _JOIN, "j.", path="w.path", holder_id="w.owner_id")
 
 
-def join_of(tx: Transaction, wallet_id: int) -> JoinRecord | None:
-    """What was asked for a wallet last, or how it came to its owner."""
-    return JOIN_TABLE.find(tx, wallet_address_id=wallet_id)
-
-
 def open_joins(tx: Transaction, owner_id: int, now: int) -> Sequence[JoinRecord]:
     """What an owner asks for, or is asked for, that is neither done nor over."""
     columns = ("j.owner_id", "w.owner_id")
@@ -55,7 +50,7 @@ def store_join(tx: Transaction, wallet_id: int, owner_id: int, seen: Seen, now: 
     """Stores that an owner asks for a wallet, or that it came, in place of an earlier row; deletes a few old ones.
     Where notices went before is kept from the one to the other, and from that to the next."""
     purge(tx, JOINS, now)
-    last = join_of(tx, wallet_id)
+    last = JOIN_TABLE.find(tx, wallet_address_id=wallet_id)
     of_now = "SELECT email, language, time_zone FROM mail_address WHERE owner_id = (SELECT owner_id FROM wallet_address"
     notices = tx.execute(f"{of_now} WHERE id = ?)", (wallet_id,)).fetchone() or (None, None, None)
     if last is not None and (is_done or last.joined_at):

@@ -44,11 +44,6 @@ def count_passkeys(tx: Transaction, kind: Kind, account_id: int) -> int:
     return number(tx, f"SELECT count(*) FROM passkey WHERE {kind.column} = ? AND suspect_at IS NULL", account_id)
 
 
-def find_credential(tx: Transaction, credential_id: bytes) -> PasskeyRecord | None:
-    """The passkey that its authenticator calls so."""
-    return PASSKEY_TABLE.find(tx, credential_id=credential_id)
-
-
 def delete_passkey(tx: Transaction, passkey_id: str) -> None:
     tx.execute("DELETE FROM passkey WHERE id = ?", (passkey_id,))
 

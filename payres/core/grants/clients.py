@@ -72,13 +72,13 @@ def is_remote_client(urls: Urls, client: Client) -> bool:
 
 
 def is_known(work: Work, client: Client) -> bool:
-    return isinstance(client, ClientRecord) or clients.find_client(work, client.identity) is not None
+    return isinstance(client, ClientRecord) or clients.CLIENTS.find(work, identity=client.identity) is not None
 
 
 def remember(work: Work, client: Client) -> ClientRecord:
     """The client's row, inserted on its first request. The last few kids of a presented key stay valid, because tokens
     were issued to the client under them."""
-    record = clients.find_client(work, client.identity)
+    record = clients.CLIENTS.find(work, identity=client.identity)
     if record is None:
         retention.purge(work, retention.CLIENTS, work.now)
     if record is None or record.jwk != client.jwk:

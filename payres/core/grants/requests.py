@@ -107,7 +107,7 @@ def continue_grant(
     """
     grant = find_continuable(work, grant_id, token)
     presented = Presented(grant_id, f"{token} {reference or ''}", signed) if signed else None
-    interaction = grants.interaction_of_grant(work, grant_id)
+    interaction = INTERACTIONS.find(work, grant_id=grant_id)
     if interaction is None or grant.state == "issued":
         if (again := issued_before(work, grant, presented)) is not None:
             return _given(work, grant, token, again)

@@ -62,10 +62,6 @@ ASSETS = Table(AssetRecord, "asset")
 RATES = Table(RateRecord, "exchange_rate", base="base_code", counter="counter_code")
 
 
-def find_asset(tx: Transaction, code: str, scale: int) -> AssetRecord | None:
-    return ASSETS.find(tx, code=code, scale=scale)
-
-
 def first_asset(tx: Transaction) -> AssetRecord | None:
     """The asset that the server was set up with."""
     return ASSETS.find(tx, "WHERE id > 0 ORDER BY id LIMIT 1")
@@ -74,7 +70,7 @@ def first_asset(tx: Transaction) -> AssetRecord | None:
 def ensure_asset(tx: Transaction, code: str, scale: int) -> AssetRecord:
     """The asset, created on first use."""
     tx.execute("INSERT INTO asset (code, scale) VALUES (?, ?) ON CONFLICT DO NOTHING", (code, scale))
-    asset = find_asset(tx, code, scale)
+    asset = ASSETS.find(tx, code=code, scale=scale)
     assert asset is not None
     return asset
 
@@ -202,16 +198,6 @@ def insert_transfer(
 def insert_hold(tx: Transaction, account_id: int, amount: int, now: int, cause: Cause) -> int:
     row = {"account_id": account_id, "amount": amount, "remaining": amount, "created_at": now}
     return insert_row(tx, "hold", **row, **cause)
-
-
-def holds_of_payment(tx: Transaction, outgoing_payment_id: str) -> Sequence[HoldRecord]:
-    """Oldest first."""
-    return HOLDS.list(tx, outgoing_payment_id=outgoing_payment_id)
-
-
-def holds_of_packet(tx: Transaction, packet_id: str) -> Sequence[HoldRecord]:
-    """Oldest first."""
-    return HOLDS.list(tx, packet_id=packet_id)
 
 
 def transferred_of_packet(tx: Transaction, outgoing_payment_id: str, packet_id: str) -> int:

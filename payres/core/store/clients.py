@@ -40,10 +40,6 @@ CLIENTS = Table(ClientRecord, "client", key="id")
 KEYS = Table(ClientKeyRecord, "client_key k JOIN client c ON c.id = k.client_id", prefix="k.")
 
 
-def find_client(tx: Transaction, identity: str) -> ClientRecord | None:
-    return CLIENTS.find(tx, identity=identity)
-
-
 def ensure_client(
     tx: Transaction,
     identity: str,
@@ -61,7 +57,7 @@ def ensure_client(
         " ON CONFLICT DO UPDATE SET jwk = excluded.jwk WHERE jwk <> excluded.jwk",
         (identity, wallet_address, jwk, now, purge_at),
     )
-    client = find_client(tx, identity)
+    client = CLIENTS.find(tx, identity=identity)
     assert client is not None
     return client
 

@@ -105,10 +105,6 @@ def postpone_purge(tx: Transaction, grant_id: str, time: int) -> None:
     tx.execute('UPDATE "grant" SET purge_at = ? WHERE id = ? AND purge_at IS NOT NULL', (time, grant_id))
 
 
-def interaction_of_grant(tx: Transaction, grant_id: str) -> InteractionRecord | None:
-    return INTERACTIONS.find(tx, grant_id=grant_id)
-
-
 def spending(tx: Transaction, grant_id: str, window_start: int) -> Sequence[SpendingRecord]:
     """A record for each receiver asset with spending that was not all returned, most recently used first."""
     where = "WHERE grant_id = ? AND window_start = ? AND (debit > 0 OR receive > 0) ORDER BY changed_at DESC"

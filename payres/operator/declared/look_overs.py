@@ -68,7 +68,7 @@ def overruled_rate(there: RateRecord | None, back: RateRecord | None, now: int) 
 
 def of_fee(work: Work, code: str, scale: int, fixed: str = "0", basis_points: int = 0) -> LookOver:
     """A risk is a share above 5 %, or what doubles the cost of sending 100.00."""
-    found = accounts.find_asset(work, code, scale) or AssetRecord(0, code, scale, 0, 0)
+    found = accounts.ASSETS.find(work, code=code, scale=scale) or AssetRecord(0, code, scale, 0, 0)
     asset, old = found.asset, Fee(found.fee_fixed, found.fee_basis_points)
     new = Fee(require_amount(fixed, asset, least=0), basis_points)
     costs = {units: [fee_on(units * 10**scale, one) for one in (old, new)] for units in (5, 100)}
@@ -115,7 +115,7 @@ def of_terms(work: Work, name: str, credit_limit: str | None = None, **others: A
 def of_peer(work: Work, name: str, asset_code: str, asset_scale: int, credit_limit: str = "0", **_: Any) -> LookOver:
     """A risk is a new currency, or a credit limit above all liquidity in it."""
     asset = Asset(asset_code, asset_scale)
-    found = accounts.find_asset(work, asset_code, asset_scale)
+    found = accounts.ASSETS.find(work, code=asset_code, scale=asset_scale)
     limit = require_amount(credit_limit, asset, least=0)
     risk = _credit(work, name, found.id, asset, limit, limit) if found else _new_currency(work, asset)
     return LookOver(f"{name} may owe {describe_amount(limit, asset)}?", "Add the peer", (), (), risk)
@@ -125,7 +125,7 @@ def of_wallet(
     work: Work, path: str, asset_code: str, asset_scale: int, public_name: str = "", **_: Any
 ) -> LookOver | None:
     """Of a currency that is new; any other wallet is opened at once."""
-    if accounts.find_asset(work, asset_code, asset_scale) is not None:
+    if accounts.ASSETS.find(work, code=asset_code, scale=asset_scale) is not None:
         return None
     asset = Asset(asset_code, asset_scale)
     facts = [

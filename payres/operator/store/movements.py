@@ -62,10 +62,6 @@ MOVEMENTS = Table(
 )
 
 
-def find_movement(tx: Transaction, account_id: int, reference: str) -> MovementRecord | None:
-    return MOVEMENTS.find(tx, account_id=account_id, reference=reference)
-
-
 def equal_movement(
     tx: Transaction, account_id: int, kind: str, amount: int, now: int, lifetime: int
 ) -> MovementRecord | None:

@@ -19,7 +19,7 @@ from payres.accounts.store.codes import add_recovery_codes, delete_recovery_code
 from payres.accounts.store.kinds import Kind, delete_of
 from payres.accounts.store.mail import ADDRESSES, AddressRecord
 from payres.accounts.store.owners import OF_OWNERS
-from payres.accounts.store.passkeys import PASSKEY_TABLE, find_credential
+from payres.accounts.store.passkeys import PASSKEY_TABLE
 from payres.core.grants import tokens
 from payres.core.protocol.amounts import format_decimal
 from payres.core.protocol.errors import WrongState
@@ -144,7 +144,8 @@ def _add_factor(work: Work, name: str, row: EndedRow) -> str | None:
     recovery, secret = msgspec.json.decode(columns.pop("recovery")), columns.pop("encrypted_with", None)
     if secret is not None and server_secrets.ensure_secret(work, ENCRYPTED, secret) != secret:
         return f"The codes of {name} cannot be read with the secret that the backup has: its owner turns them on again"
-    if secret is None and find_credential(work, row["credential_id"]) is not None:  # of owners who became one since
+    # Of owners who became one since.
+    if secret is None and PASSKEY_TABLE.find(work, credential_id=row["credential_id"]) is not None:
         return f"The passkey {row['name']} signs in to another wallet, and not to {name}"
     kind, account = _account_of(work, columns)
     if secret is not None:

@@ -56,11 +56,6 @@ _PAYERS: Final = """(
 _OPEN_PART: Final = "o.delivered - coalesce((SELECT sum(amount) FROM refund WHERE outgoing_payment_id = o.id), 0)"
 
 
-def refund_by_return_payment(tx: Transaction, payment_id: str) -> RefundRecord | None:
-    """The refund that an outgoing payment sends, if any."""
-    return REFUNDS.find(tx, return_payment_id=payment_id)
-
-
 def payers_of(tx: Transaction, incoming_payment_id: str, limit: int) -> Sequence[str]:
     """The ids of the local outgoing payments that paid an incoming payment, newest first."""
     rows = tx.execute(f"SELECT o.id FROM {_PAYERS} ORDER BY o.id DESC LIMIT ?", (incoming_payment_id, limit))

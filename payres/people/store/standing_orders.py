@@ -165,11 +165,6 @@ def forget_runs(tx: Transaction, order_id: str, now: int) -> int:
     return first
 
 
-def find_run(tx: Transaction, order_id: str, window: int) -> RunRecord | None:
-    """The run of a window, if it has been due."""
-    return RUNS.find(tx, order_id=order_id, window=window)
-
-
 def runs_of(tx: Transaction, order_id: str, limit: int) -> Sequence[RunRecord]:
     """The newest runs of an order, newest first."""
     return RUNS.list(tx, "WHERE order_id = ? ORDER BY window DESC LIMIT ?", order_id, limit)
@@ -178,12 +173,6 @@ def runs_of(tx: Transaction, order_id: str, limit: int) -> Sequence[RunRecord]:
 def count_paid(tx: Transaction, order_id: str) -> int:
     """How many runs of an order are paid."""
     return number(tx, "SELECT count(*) FROM standing_order_run WHERE order_id = ? AND state = 'paid'", order_id)
-
-
-def order_of_payment(tx: Transaction, payment_id: str) -> str | None:
-    """The id of the order that made a payment."""
-    found = RUNS.find(tx, outgoing_payment_id=payment_id)
-    return found.order_id if found else None
 
 
 def change_run(tx: Transaction, run: RunRecord) -> None:

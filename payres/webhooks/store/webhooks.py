@@ -274,10 +274,6 @@ def due_deliveries(tx: Transaction, webhook_id: str, now: int, after: Due, limit
     return [Due(next_at, Turn(*turn)) for next_at, *turn in found]
 
 
-def find_delivery(tx: Transaction, sequence: int, webhook_id: str) -> DeliveryRecord | None:
-    return DELIVERIES.find(tx, sequence=sequence, webhook_id=webhook_id)
-
-
 def deliveries_of(tx: Transaction, webhook_id: str, state: str, limit: int) -> Sequence[DeliveryRecord]:
     """A webhook's deliveries in one state, newest first."""
     newest = "WHERE webhook_id = ? AND state = ? ORDER BY sequence DESC LIMIT ?"

@@ -72,7 +72,7 @@ class Market:
 
         def unit(tx: Work) -> Figures:
             def balance(asset: Asset, kind: str) -> int:
-                record = accounts.find_asset(tx, asset.code, asset.scale)
+                record = accounts.ASSETS.find(tx, code=asset.code, scale=asset.scale)
                 assert record is not None
                 return ACCOUNTS.by_id(tx, ledger.operator_account(tx, record.id, kind)).balance
 

@@ -1,5 +1,7 @@
 """Every query of a request or worker uses an index, so that its cost does not grow with the tables."""
 
+import ast
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -28,6 +30,7 @@ from payres.operator.store import grants as all_grants
 from payres.operator.store.all_payments import PaymentRecord
 from payres.people.store import activity, checkouts, standing_orders
 from payres.webhooks.store import webhooks
+from tests.helpers import ROOT
 from tests.works import standing_order
 
 Query = Callable[[Transaction], object]
@@ -148,6 +151,23 @@ def call(function: Callable[..., object], *values: Any) -> Query:
     return lambda tx: function(tx, *values)
 
 
+LOOK_UP = re.compile(r"((?:\w+\.)?[A-Z_]+)\.(?:find|list)")
+
+
+def looked_up() -> dict[str, Query]:
+    """What all modules look up in tables by columns."""
+    found: dict[str, Query] = {}
+    for path in sorted((ROOT / "payres").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if LOOK_UP.search(text) else ():
+            if isinstance(node, ast.Call) and node.keywords and (of := LOOK_UP.fullmatch(ast.unparse(node.func))):
+                module = import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+                table, columns = eval(of[1], vars(module)), [one.arg for one in node.keywords if one.arg]
+                if isinstance(table, Table):
+                    found[f"{table.source} by {columns}"] = call(partial(table.find, **dict.fromkeys(columns, 1)))
+    return found
+
+
 PAGES: dict[str, Query] = {
     f"{table.source}, {'all' if client_id is None else 'own'}, {towards} than {cursor}": call(
         page_of_wallet, table, PageQuery(5, cursor, towards), 1, client_id
@@ -181,8 +201,10 @@ SEARCHES: dict[str, Query] = {
     )
 }
 ASKED_FOR = asked_for()
+LOOKED_UP = looked_up()
 QUERIES: dict[str, Query] = (
     PAGES
+    | LOOKED_UP
     | {name: query for name, query in ASKED_FOR.items() if ".list_" not in name}
     | {
         f"{module.__name__}.{name}": call(retention.purge, rule, 1)

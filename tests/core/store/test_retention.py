@@ -250,7 +250,7 @@ def test_request_for_consent_goes_unless_it_was_approved_and_continued(
             decide(tx, grant_id, step == "approve", START + MINUTE)
     if stays is None:
         purge_all(tx, START + 1000 * DAY)
-        assert grants.interaction_of_grant(tx, grant_id)
+        assert grants.INTERACTIONS.find(tx, grant_id=grant_id)
         return
     purge_all(tx, START + stays - 1)
     assert GRANTS.get(tx, grant_id) is not None
@@ -267,7 +267,7 @@ def test_client_stays_while_its_nonces_count(tx: Transaction) -> None:
     other = clients.remember(work_at(tx, late + HOUR), unregistered(1)).id
     assert use_nonce(tx, other, "key", "nonce", late + 2 * HOUR, late + HOUR)
     purge_all(tx, late + MINUTE + HOUR)
-    assert client_store.find_client(tx, SHOP.identity) is None
+    assert client_store.CLIENTS.find(tx, identity=SHOP.identity) is None
 
 
 def test_of_rotated_tokens_the_newest_are_remembered(tx: Transaction) -> None:

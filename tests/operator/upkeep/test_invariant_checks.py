@@ -83,7 +83,7 @@ def _start(
 
 
 def _complete(tx: Work, payment: OutgoingRecord, sender: WalletRecord, receiver: WalletRecord) -> None:
-    (promised,) = accounts.holds_of_payment(tx, payment.id)
+    (promised,) = accounts.HOLDS.list(tx, outgoing_payment_id=payment.id)
     fees = ledger.operator_account(tx, sender.asset_id, "fees")
     ledger.post(tx, promised.id, fees, payment.terms.fee, "fee")
     ledger.post(
@@ -100,7 +100,7 @@ def _complete(tx: Work, payment: OutgoingRecord, sender: WalletRecord, receiver:
 
 
 def _fail(tx: Work, payment: OutgoingRecord) -> None:
-    (promised,) = accounts.holds_of_payment(tx, payment.id)
+    (promised,) = accounts.HOLDS.list(tx, outgoing_payment_id=payment.id)
     ledger.void(tx, promised.id)
     grants.add_spending(tx, "grant", 0, payment.terms.asset, -payment.terms.debit, -payment.terms.receive, NOW)
     outgoing_payments.end_outgoing(tx, payment.id, 0, 0, "the receiver has gone", NOW)
