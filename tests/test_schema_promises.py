@@ -59,7 +59,7 @@ COMPARED: Final = {
     "people/activity.py: expires_at": "asked for by the client",
     "operator/api_keys.py: expires_at": "asked for by the operator",
     "accounts/guesses.py: unlocked_at": "a time to come ends no count of wrong passwords",
-    "interledger/carrying.py: expires_at": "a packet's, as it says itself",
+    "interledger/carrier.py: expires_at": "a packet's, as it says itself",
     "interledger/connector.py: expires_at": "a packet's, as it says itself",
     "interledger/receiver.py: expires_at": "a packet's, as it says itself",
     "interledger/remote_receivers.py: expires_at": "a bill's, as another server says",

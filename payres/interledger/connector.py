@@ -13,7 +13,7 @@ from payres.core.protocol.amounts import MAX_LEDGER
 from payres.core.protocol.clock import MILLISECOND, SECOND
 from payres.core.protocol.errors import Unavailable
 from payres.interledger import oer
-from payres.interledger.carrying import Carrier, NoReply, Payer, Request, confirm_reject
+from payres.interledger.carrier import Carrier, NoReply, Payer, Request, confirm_reject
 from payres.interledger.clearing import ABOVE_LIMIT, CreditUsed
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER

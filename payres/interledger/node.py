@@ -21,8 +21,8 @@ from payres.core.store.database import Database
 from payres.core.store.events import Changes
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Environment
-from payres.interledger.carrying import BOUNDS as LINK_BOUNDS
-from payres.interledger.carrying import Carrier, Link, PacketCounts
+from payres.interledger.carrier import BOUNDS as LINK_BOUNDS
+from payres.interledger.carrier import Carrier, Link, PacketCounts
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.identity import OwnIdentity

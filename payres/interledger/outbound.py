@@ -14,7 +14,7 @@ from payres.core.protocol.amounts import MAX_LEDGER, Asset
 from payres.core.protocol.identifiers import new_id
 from payres.core.store.work import Work
 from payres.interledger import clearing, limits
-from payres.interledger.carrying import MARGIN, Carrier, Link, Payer
+from payres.interledger.carrier import MARGIN, Carrier, Link, Payer
 from payres.interledger.clearing import end_if_finished
 from payres.interledger.packets import Code, Fulfill, Outcome, PacketRejected, Prepare, Unanswered
 from payres.interledger.routing import Hop, next_hop

@@ -21,7 +21,7 @@ from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.urls import ILP
 from payres.core.remote.transport import Bounds
 from payres.core.store.work import Work
-from payres.interledger.carrying import MEDIA_TYPE, NoReply
+from payres.interledger.carrier import MEDIA_TYPE, NoReply
 from payres.interledger.limits import MAX_PACKET_BODY_BYTES
 from payres.interledger.node import Node, node_of, open_node
 from payres.interledger.oer import result_of

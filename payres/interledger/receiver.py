@@ -18,7 +18,7 @@ from payres.core.store.incoming_payments import INCOMING, IncomingRecord
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
 from payres.interledger import stream
-from payres.interledger.carrying import Request, require_new, store_response
+from payres.interledger.carrier import Request, require_new, store_response
 from payres.interledger.clearing import insufficient, warn_of_low
 from payres.interledger.credentials import Opened, wallet_of
 from payres.interledger.oer import CodecError

@@ -37,7 +37,7 @@ from payres.core.store.outgoing_payments import OUTGOING, OutgoingRecord
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.interledger import clearing
-from payres.interledger.carrying import BOUNDS, Carrier, land_forwarded
+from payres.interledger.carrier import BOUNDS, Carrier, land_forwarded
 from payres.interledger.clearing import end_remote, has_arrived, payment_of, probed_path
 from payres.interledger.connector import LONGEST_LIFE
 from payres.interledger.oer import decode_prepare

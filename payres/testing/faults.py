@@ -34,7 +34,7 @@ from payres.core.store.grants import TOKENS
 from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Units, Work
-from payres.interledger.carrying import Payer
+from payres.interledger.carrier import Payer
 from payres.interledger.node import node_of
 from payres.interledger.outbound import Carry, Post
 from payres.interledger.packets import Code, Fulfill, Outcome, PacketRejected, Prepare, Reject, too_large_data

@@ -59,7 +59,7 @@ INVENTORY = {
     # Requests that the server makes for an unauthenticated client
     "SSRF through the client": "attacks/test_ssrf core/http/test_authorize",
     "SSRF through the receiver": "attacks/test_ssrf interledger/test_remote_receivers",
-    "SSRF through a peer": "attacks/test_ssrf_by_configuration interledger/test_carrying_link",
+    "SSRF through a peer": "attacks/test_ssrf_by_configuration interledger/test_carrier_link",
     "SSRF through the rates service": "attacks/test_ssrf_by_configuration interledger/test_rates",
     "SSRF by spellings of an address": "attacks/test_ssrf core/remote/test_ip_addresses core/remote/test_transport",
     "SSRF by DNS that changes between check and connect": "attacks/test_ssrf core/remote/test_transport",
@@ -94,7 +94,7 @@ INVENTORY = {
     "rounding harvest": "attacks/test_money core/protocol/test_amounts",
     "interval bombs": "core/grants/test_spending_limits_intervals attacks/test_hostile_input",
     # Secrets
-    "secrets in the log": "attacks/test_secrets interledger/test_carrying_link",
+    "secrets in the log": "attacks/test_secrets interledger/test_carrier_link",
     "secrets in answers": "attacks/test_secrets core/http/test_error_answers",
     "secrets in files": "attacks/test_secrets cli/test_operations_key",
     "secrets in the arguments of processes": "attacks/test_secrets cli/test_operations_peer",

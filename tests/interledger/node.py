@@ -20,7 +20,7 @@ from payres.core.store.database import Database
 from payres.core.store.incoming_payments import INCOMING, IncomingRecord
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Environment, Transaction, Work
-from payres.interledger.carrying import BOUNDS, Carrier, Link, NoReply, PacketCounts
+from payres.interledger.carrier import BOUNDS, Carrier, Link, NoReply, PacketCounts
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.oer import decode_reply, encode_packet

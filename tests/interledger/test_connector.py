@@ -17,7 +17,7 @@ from payres.core.protocol.clock import MILLISECOND, SECOND
 from payres.core.protocol.limits import BURST_SECONDS
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
-from payres.interledger.carrying import NoReply, Request, store_response
+from payres.interledger.carrier import NoReply, Request, store_response
 from payres.interledger.clearing import ABOVE_LIMIT
 from payres.interledger.connector import CONFIGURATION, CONFIGURATION_CONDITION
 from payres.interledger.credentials import CredentialSource, Opened

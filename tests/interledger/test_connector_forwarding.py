@@ -16,7 +16,7 @@ from payres.core.store import runs as server
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.work import Work
 from payres.interledger import connector
-from payres.interledger.carrying import NoReply
+from payres.interledger.carrier import NoReply
 from payres.interledger.clearing import SHORT_THERE
 from payres.interledger.limits import MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER, MAX_PROBES_OF_CLIENT
 from payres.interledger.oer import decode_prepare

@@ -14,7 +14,7 @@ from payres.core.store.outgoing_payments import OUTGOING, OutgoingRecord
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.interledger import unanswered
-from payres.interledger.carrying import BOUNDS, NoReply
+from payres.interledger.carrier import BOUNDS, NoReply
 from payres.interledger.limits import (
     MAX_PACKETS_IN_FLIGHT,
     MAX_PASSED_ON,

@@ -17,7 +17,7 @@ from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import Unavailable
 from payres.core.store.accounts import set_rate
-from payres.interledger.carrying import NoReply
+from payres.interledger.carrier import NoReply
 from payres.interledger.node import node_of
 from payres.interledger.oer import decode_reply, encode_packet
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply

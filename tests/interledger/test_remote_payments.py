@@ -20,7 +20,7 @@ from payres.core.protocol.errors import Unavailable
 from payres.core.remote.connection import FetchFailed
 from payres.core.store.work import Work
 from payres.interledger import clearing, quoting, remote_payments, unanswered
-from payres.interledger.carrying import Link
+from payres.interledger.carrier import Link
 from payres.interledger.node import node_of
 from payres.interledger.packets import Code, Reject, Unanswered
 from payres.interledger.remote_payments import LONGEST, MAX_ATTEMPTS, Backoff, delivered_by, next_step

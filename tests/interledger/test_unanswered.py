@@ -17,7 +17,7 @@ from payres.core.protocol.amounts import ProbedPath as Way
 from payres.core.protocol.clock import DAY, HOUR, SECOND
 from payres.interledger import clearing
 from payres.interledger import unanswered as module
-from payres.interledger.carrying import NoReply, land_forwarded
+from payres.interledger.carrier import NoReply, land_forwarded
 from payres.interledger.connector import LONGEST_LIFE
 from payres.interledger.packets import Fulfill, PacketRejected, Prepare, Reject
 from payres.interledger.remote_receivers import RemoteReceivers

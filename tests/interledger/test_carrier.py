@@ -15,7 +15,7 @@ from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import Unavailable
 from payres.core.store.rows import number
 from payres.interledger import connector
-from payres.interledger.carrying import NoReply
+from payres.interledger.carrier import NoReply
 from payres.interledger.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON_OF_PEER, MAX_REJECT_SECONDS
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply
 from payres.interledger.store import peers

@@ -1,4 +1,4 @@
-"""Links to peers, and carrying of packets over them.
+"""The carrier of packets, and the links to peers over which it carries them.
 
 A money packet is recorded before it leaves, and its money is posted or voided before its outcome is reported: the rows
 always show what was sent and possibly sent. An unanswered packet stays in flight; its outcome is found out after it has
