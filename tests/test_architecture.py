@@ -114,6 +114,7 @@ THREADS = {
     "payres/people/mail.py": "one mail at a time, on a thread of its own",
     "payres/core/http/routing.py": "imports, under a lock",
     "payres/openapi/part.py": "the document, which is cached",
+    "payres/operator/upkeep/backup_schedule.py": "one backup at a time",
     "payres/operator/upkeep/kept_backups.py": "one backup at a time, under a slot",
     "payres/operator/upkeep/monitoring.py": "milliseconds for each answer of /metrics, to permitted hosts",
     "payres/testing/control.py": "the document, which is cached",

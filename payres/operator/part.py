@@ -53,7 +53,7 @@ def _workers(context: Context, opening: Opening) -> Iterator[Background]:
         http = opening.client(Bounds(untrusted_hosts=False), is_private=True)  # its own address may be a private one
         yield watch_base_url(context.database, http, context.settings.base_url)
     if context.settings.backup_every:
-        from payres.operator.upkeep.kept_backups import keep_schedule  # loads the operations
+        from payres.operator.upkeep.backup_schedule import keep_schedule  # loads the operations
 
         yield keep_schedule(context)
     step = partial(store_missing_rates, context.database, context.metrics)

@@ -1,13 +1,12 @@
-"""The backups that the server makes in a folder, on the schedule of the settings or when one is asked for, and keeps.
+"""The backups that the server makes in a folder, and keeps there.
 
 Files of backups have every secret of the server: only operators who may do everything download them, after their
 password. The API only lists them, since a key would then be worth more than all of its scopes.
 """
 
 import asyncio
-import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,6 @@ from starlette.responses import FileResponse, Response
 from payres.core.http.context import Context
 from payres.core.http.requests import ActorRequest
 from payres.core.process.settings import Settings
-from payres.core.process.worker import Worker
 from payres.core.protocol.clock import SECOND, format_time
 from payres.core.protocol.errors import Unavailable, WrongState, require
 from payres.core.protocol.wire import Resource
@@ -35,10 +33,7 @@ from payres.operator.upkeep.backups import (
     BROKEN,
     BackupError,
     MadeBackup,
-    UnsoundCopy,
-    backup_name,
     made_in,
-    remove_older,
 )
 
 NONE: Final = "There are no backups in the folder yet"
@@ -46,11 +41,6 @@ SECRETS: Final = (
     "The file has every secret of this server: money, owners' and operators' passwords as hashes, keys, tokens. Whoever"
     " has it can put up this server elsewhere. Store it as you would store the keys to a safe."
 )
-RETRY_SECONDS: Final = 3600.0
-LONGEST_PAUSE_SECONDS: Final = 86400.0
-PAUSE_SECONDS: Final = 60.0
-
-log = logging.getLogger("payres.backup")
 
 Write = Callable[[Callable[[Work], None]], Awaitable[None]]
 
@@ -185,47 +175,3 @@ async def download(call: ActorRequest, name: str) -> Response:
 
     headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
     return FileResponse(await call.write(unit), headers=headers, media_type="application/vnd.sqlite3", filename=name)
-
-
-async def keep_schedule(context: Context) -> None:
-    """Makes backups as the settings say, until the database is in fail-stop."""
-    retry_seconds = min(context.settings.backup_every, RETRY_SECONDS)
-    await Worker("the scheduled backup", context.database, schedule(context, retry_seconds), retry_seconds).run()
-
-
-def schedule(context: Context, retry_seconds: float) -> Callable[[], Coroutine[None, None, float]]:
-    """The step of `make_if_due`. While the verification finds the same fault, tries follow each other more and more
-    rarely, because each copies and reads the whole database."""
-    pauses: dict[str, float] = {}  # after the last fault
-
-    async def step() -> float:
-        try:
-            pause = await make_if_due(context)
-            pauses.clear()
-        except WrongState as error:
-            if not isinstance(error.__cause__, UnsoundCopy):
-                raise
-            fault = error.__cause__.fault
-            pause = min(2 * pauses[fault], LONGEST_PAUSE_SECONDS) if fault in pauses else retry_seconds
-            pauses.clear()
-            pauses[fault] = pause
-            log.warning("%s; next try in %g s", error, pause)
-        return pause
-
-    return step
-
-
-async def make_if_due(context: Context) -> float:
-    """Makes a backup if the newest in the folder is `backup_every` seconds old, and keeps `backup_keep`. Returns the
-    seconds until the next look. Raises WrongState, Unavailable, OSError."""
-    every, now = context.settings.backup_every, context.clock.now()
-    pause = min(every, PAUSE_SECONDS)
-    database, folder = Path(context.database.path), Path(context.settings.backup_directory)
-    found = await asyncio.to_thread(made_in, folder, database)
-    since, until = (backup_name(database, time) for time in (now - every * SECOND, now))
-    if any(since < one.name <= until for one in found):  # one of the future was made while the clock was ahead
-        return pause
-    made = await make_in_folder(context, context.database.write, "server")
-    removed = await asyncio.to_thread(remove_older, Path(made.backup), database, context.settings.backup_keep)
-    log.info("made and verified %s; removed: %d", made.backup, removed)
-    return pause
