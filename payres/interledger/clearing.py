@@ -249,7 +249,7 @@ def _most_delivered(payment: OutgoingRecord, packet: PacketRecord) -> int:
     return min(probed_path(payment).most(packet.source_amount), MAX_LEDGER)
 
 
-@ledger.movement
+@ledger.guarded
 def _give_back(work: Work, payment: OutgoingRecord, debit: int, receive: int) -> None:
     """Returns the unused amounts of the payment to its grant's limits."""
     if payment.grant_id and (debit or receive):

@@ -21,7 +21,7 @@ from payres.core.process.logs import RequestLog
 from payres.core.process.settings import Settings
 from payres.core.protocol.clock import Clock
 from payres.core.protocol.errors import DomainError, Unavailable
-from payres.core.store import runs as server
+from payres.core.store import runs
 from payres.core.store.clients import CLIENTS
 from payres.core.store.copies import change, copied
 from payres.core.store.wallets import WALLETS
@@ -114,7 +114,7 @@ class SandboxServer:
         """Copies the database, even while it is open."""
         baseline = self._baseline
         with copied(Path(self.settings.database), baseline) as partial:
-            change(partial, server.end)
+            change(partial, runs.end)
             os.replace(partial, baseline)
 
     def return_to_baseline(self) -> None:

@@ -12,7 +12,7 @@ from payres.core.process.rate_limiter import requested_by
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY, SECOND
 from payres.core.protocol.errors import Unavailable
-from payres.core.store import runs as server
+from payres.core.store import runs
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.work import Work
 from payres.interledger import connector
@@ -56,7 +56,7 @@ FAR_REJECT = Reject("F99", "test.far.receiver", "Not now", b"sealed")
 
 def begin_run(work: Work) -> Sequence[str]:
     """As a server does at its start."""
-    return warn_of_unsure_packets(work) if server.begin(work, None) else []
+    return warn_of_unsure_packets(work) if runs.begin(work, None) else []
 
 
 async def pair(node: Node, far: FakePeer, **terms: Any) -> PeerRecord:
@@ -446,7 +446,7 @@ async def test_packets_just_before_a_kill_are_listed_of_a_peer_that_does_not_rep
         node.clock.advance(lived_on)
         await node.write(lambda tx: invariants.note_check(tx, tx.now))
     if in_order:
-        await node.write(server.end)
+        await node.write(runs.end)
     assert ["2 packets from the peer near" in said for said in await node.write(begin_run)] == [True] * warned
     if not in_order:
         await node.write(begin_run)  # the next run has done nothing before it was killed too

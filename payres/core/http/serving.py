@@ -28,7 +28,7 @@ from payres.core.protocol.errors import Unavailable
 from payres.core.protocol.identifiers import new_secret
 from payres.core.remote.http import GuardedClient
 from payres.core.remote.transport import Bounds
-from payres.core.store import runs as server
+from payres.core.store import runs
 from payres.core.store.connections import server_lock
 from payres.core.store.database import Database, OwnedConnection
 from payres.core.store.events import Changes, Release, poll_events, purge_events
@@ -186,7 +186,7 @@ async def _open_storage(
     was_killed = False
     with suppress(Unavailable):  # if this fails, the next start cannot report that this run did not end cleanly
         token = None if environment.is_disposable else new_secret()
-        was_killed = await database.write(partial(server.begin, token=token))
+        was_killed = await database.write(partial(runs.begin, token=token))
         if token is not None:
             await database.watch_commits(token)
     stack.push_async_callback(_end_run, database)
@@ -195,7 +195,7 @@ async def _open_storage(
 
 async def _end_run(database: Database) -> None:
     with suppress(Unavailable):  # if this fails, the next start reports that this run did not end cleanly
-        await database.write(server.end)
+        await database.write(runs.end)
 
 
 def _start_workers(parts: Sequence[Part], context: Context, opening: Opening) -> None:

@@ -53,17 +53,17 @@ class Side(msgspec.Struct, frozen=True):
     amount: int
 
 
-def movement(function: Callable[P, T]) -> Callable[P, T]:
+def guarded(function: Callable[P, T]) -> Callable[P, T]:
     """Raises LedgerBroken if a movement violates a constraint of the tables, which earlier checks should prevent."""
 
     @wraps(function)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return function(*args, **kwargs)
         except sqlite3.IntegrityError as error:
             raise LedgerBroken(f"a movement violates a constraint: {function.__name__}{args[1:]}: {error}") from error
 
-    return guarded
+    return call
 
 
 def open_account(work: Work, kind: str, asset_id: int, floor: int | None = 0) -> int:
@@ -114,7 +114,7 @@ def watch(work: Work, account_id: int) -> None:
     ACCOUNTS.update(work, account_id, warn_below=whole // LOW_PART or None, warned=0)
 
 
-@movement
+@guarded
 def transfer(work: Work, debit: int, credit: int, amount: int, kind: str, **cause: Unpack[Cause]) -> Moved:
     """Moves `amount` from account `debit` to account `credit` at once.
 
@@ -145,7 +145,7 @@ def exchange(work: Work, payer: Side, payee: Side, **cause: Unpack[Cause]) -> Se
     return [*one.low, *other.low]
 
 
-@movement
+@guarded
 def hold(work: Work, account_id: int, amount: int, **cause: Unpack[Cause]) -> Moved:
     """Holds `amount` of the account for a payment or a packet.
 
@@ -157,7 +157,7 @@ def hold(work: Work, account_id: int, amount: int, **cause: Unpack[Cause]) -> Mo
     return Moved(accounts.insert_hold(work, account_id, amount, work.now, cause), low)
 
 
-@movement
+@guarded
 def post(work: Work, hold_id: int, credit: int, amount: int, kind: str, **cause: Unpack[Cause]) -> None:
     """Moves `amount`, part or all of a hold, to account `credit`.
 
@@ -174,7 +174,7 @@ def post(work: Work, hold_id: int, credit: int, amount: int, kind: str, **cause:
     accounts.insert_transfer(work, held.account_id, credit, amount, kind, hold_id, work.now, both)
 
 
-@movement
+@guarded
 def void(work: Work, hold_id: int) -> int:
     """Ends a hold: releases the part that was not posted, and returns it."""
     held = HOLDS.by_id(work, hold_id)

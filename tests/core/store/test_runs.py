@@ -12,7 +12,7 @@ import pytest
 
 from payres.cli.session import Session
 from payres.core.process.settings import Settings
-from payres.core.store import runs as server
+from payres.core.store import runs
 from payres.core.store.connections import Presence, connect_writer, server_lock
 from payres.core.store.copies import side_file
 from payres.core.store.database import Database
@@ -54,7 +54,7 @@ async def begin(path: Path) -> Database:
     """A server's run."""
     database = await Database.open(str(path))
     token = f"token-{path.parent.name}"
-    await database.write(partial(server.begin, token=token))
+    await database.write(partial(runs.begin, token=token))
     await database.watch_commits(token)
     return database
 
@@ -76,7 +76,7 @@ async def served(tmp_path: Path) -> Path:
         await database.write(deposit)
         copy(path, tmp_path / "killed", *ALL)
         make_backup(path, tmp_path / "backup", False, NOW)
-        await database.write(server.end)
+        await database.write(runs.end)
         await database.close()
     return path
 
