@@ -43,11 +43,7 @@ from payres.html.language import marked
 
 if TYPE_CHECKING:
     from fido2.server import Fido2Server
-    from fido2.webauthn import (
-        AttestedCredentialData,
-        AuthenticationResponse,
-        RegistrationResponse,
-    )
+    from fido2.webauthn import AttestedCredentialData, AuthenticationResponse, RegistrationResponse
 
 T = TypeVar("T")
 R = TypeVar("R", bound="RegistrationResponse | AuthenticationResponse")

@@ -30,14 +30,7 @@ from payres.cli.session import JsonObject, Session, place, warn, with_session
 from payres.core.grants.requests import request_grant
 from payres.core.process import logs
 from payres.core.process.logs import RequestLog
-from payres.core.process.settings import (
-    CONFIG,
-    SYSTEM_CONFIG,
-    Settings,
-    local_url,
-    may_read,
-    settings_file,
-)
+from payres.core.process.settings import CONFIG, SYSTEM_CONFIG, Settings, local_url, may_read, settings_file
 from payres.core.protocol.clock import format_time_if_any
 from payres.core.protocol.gnap import GrantRequest
 from payres.core.protocol.limits import BACKLOG, MAX_CONNECTIONS, SPARE_FILES

@@ -9,11 +9,7 @@ from starlette.requests import Request
 from payres.core.http.context import context_of
 from payres.core.http.requests import media_type_of, read_body
 from payres.core.payments.incoming import unpayable
-from payres.core.protocol.errors import (
-    InsufficientAccess,
-    InvalidRequest,
-    UnsupportedMediaType,
-)
+from payres.core.protocol.errors import InsufficientAccess, InvalidRequest, UnsupportedMediaType
 from payres.core.protocol.limits import MAX_JWKS_KEYS
 from payres.core.protocol.urls import ROOT_WALLET_PATH, Urls, canonical, canonical_url, is_loopback
 from payres.core.protocol.visible import visible_text

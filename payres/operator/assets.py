@@ -245,12 +245,7 @@ def show_rate(work: Work, base: str, counter: str) -> RateRecord:
     RATE,
     command=CommandLine("rate set BASE COUNTER RATE", "USD EUR 0.92", text=BUYS),
     form=OperationForm(
-        "Set the rate",
-        done=BUYS,
-        title="Set a rate",
-        path="/set-rate",
-        lists="/rates",
-        weighs=look_overs.of_rate,
+        "Set the rate", done=BUYS, title="Set a rate", path="/set-rate", lists="/rates", weighs=look_overs.of_rate
     ),
 )
 def set_rate(work: Work, base: str, counter: str, rate: ExactRate) -> RateRecord:

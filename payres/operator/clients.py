@@ -75,11 +75,7 @@ def list_clients(work: Work) -> Sequence[FrozenRecord]:
     CLIENT,
     command=CommandLine("client freeze URL", "https://shop.example/app", text="{client} pays nothing any more"),
     form=OperationForm(
-        "Freeze it",
-        title="Freeze a client",
-        lists="/clients",
-        done="{client} pays nothing any more",
-        because=ACCESS,
+        "Freeze it", title="Freeze a client", lists="/clients", done="{client} pays nothing any more", because=ACCESS
     ),
     told="froze the",
     carries=("frozenClient", "clients, frozen"),

@@ -28,10 +28,7 @@ WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "checkout": ("Payment from another wallet", "No money has left the payer's wallet. They can begin again."),
     "checkout-end": ("End of a payment page", ""),
     "elsewhere": ("Incoming payment or grant to end", "It stays open until its server ends it."),
-    "webhook": (
-        "Events for an owner's webhook",
-        "They can be sent again for 30 days, by `payres webhook replay`.",
-    ),
+    "webhook": ("Events for an owner's webhook", "They can be sent again for 30 days, by `payres webhook replay`."),
     "sending": ("Payment to another server", ""),
     "packet": ("Packet to a peer", ""),
 }
@@ -55,12 +52,7 @@ class DueWork(Resource, frozen=True, kw_only=True):
 def due(work: Work, row: WaitingRow) -> DueWork:
     is_later = row.next_try is not None and (row.next_try > work.now or row.attempts > 0)
     state = "set aside" if row.next_try is None else "tried again" if is_later else "due"
-    made = {
-        "id": f"{row.kind}:{row.label}",
-        "state": state,
-        "next_attempt_at": row.next_try,
-        "last_error": row.why,
-    }
+    made = {"id": f"{row.kind}:{row.label}", "state": state, "next_attempt_at": row.next_try, "last_error": row.why}
     return represent(DueWork, row, **made)
 
 

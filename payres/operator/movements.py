@@ -121,12 +121,7 @@ def form(button: str, about: Shape, done: str, title: str = "", path: str = "") 
 
 
 def move(
-    work: Work,
-    account_id: int,
-    kind: MovementKind,
-    text: str,
-    reference: str | None = None,
-    again: str | None = None,
+    work: Work, account_id: int, kind: MovementKind, text: str, reference: str | None = None, again: str | None = None
 ) -> MovementRecord:
     """Moves an amount such as "100.00" from outside to the account, or from the account to outside. Raises
     InvalidAmount, InvalidRequest for a reference, WrongState for one that another movement has; InsufficientFunds for a

@@ -26,14 +26,7 @@ from payres.operator.declared.inputs import DecimalText, check_name, said
 from payres.operator.declared.shapes import Cell, Column, Shape, Time, decimals, fact, represent
 from payres.operator.roles import WORDS, Role
 from payres.operator.store import operators
-from payres.operator.store.operators import (
-    NO_REFUNDS,
-    OF_OPERATORS,
-    OPERATORS,
-    Limit,
-    OperatorRecord,
-    find_operator,
-)
+from payres.operator.store.operators import NO_REFUNDS, OF_OPERATORS, OPERATORS, Limit, OperatorRecord, find_operator
 
 RoleName = Annotated[Role, said("What the operator may do.", choices=WORDS)]
 RefundLimit = Annotated[
@@ -205,11 +198,7 @@ def _link(work: Work, name: str, role: str, limit: Limit) -> ShownLink:
     scope="operators:write",
 )
 def set_role(
-    work: Work,
-    name: str,
-    role: RoleName,
-    refund_limit: RefundLimit = None,
-    refund_currency: RefundCurrency = None,
+    work: Work, name: str, role: RoleName, refund_limit: RefundLimit = None, refund_currency: RefundCurrency = None
 ) -> OperatorRecord:
     """Let an operator do everything, help owners, or look only. It takes effect at once, and signs nobody out."""
     found = require_operator(work, name)
@@ -276,7 +265,7 @@ def remove_operator(work: Work, name: str) -> Operator:
 
 def _require_another(work: Work, leaving: OperatorRecord) -> None:
     """Raises WrongState in the pages if nobody else could do everything there. Who has a shell can make a link."""
-    full = [one.id for one in OPERATORS.list(work) if one.may_change and one.password_hash]
+    full = [one.id for one in OPERATORS.list(work) if one.role == "full" and one.password_hash]
     if is_page(work) and full in ([], [leaving.id]):
         raise WrongState(f"{leaving.name} is the last who may do everything here: let somebody else in first")
 

@@ -61,8 +61,7 @@ Returned = Annotated[DecimalText | None, said("By default all that is left.")]
 Receiver = Annotated[
     Text | None,
     said(
-        "Only for money that came from another server: the wallet address that it is sent to.",
-        metavar="WALLET_ADDRESS",
+        "Only for money that came from another server: the wallet address that it is sent to.", metavar="WALLET_ADDRESS"
     ),
 ]
 

@@ -405,11 +405,7 @@ def remove_wallet_factors(
     WALLET,
     command=CommandLine("wallet unlock PATH"),
     form=OperationForm(
-        "Unlock",
-        WALLET,
-        done="{name} is unlocked",
-        presses=True,
-        unasked="whoever signs in still needs the password",
+        "Unlock", WALLET, done="{name} is unlocked", presses=True, unasked="whoever signs in still needs the password"
     ),
 )
 def unlock(work: Work, wallet: WalletName) -> WalletRecord:

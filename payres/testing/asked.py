@@ -61,8 +61,7 @@ def find_asked(work: Work, scope: Scope, body: bytes) -> Asked:
 def of_grant(work: Work, grant: GrantRecord) -> Asked:
     id = grant.wallet_address_id
     return Asked(
-        wallet=None if id is None else WALLETS.by_id(work, id).path,
-        client=CLIENTS.by_id(work, grant.client_id),
+        wallet=None if id is None else WALLETS.by_id(work, id).path, client=CLIENTS.by_id(work, grant.client_id)
     )
 
 

@@ -20,14 +20,7 @@ SECRET: Final = "mail"  # noqa: S105 - the name of the secret that signs links t
 MailRate = Literal["off", "hour", "once"]
 KEPT: Final = Rule("mail", "created_at", "id", after=30 * DAY)
 DUE: Final = DueKind(
-    name="mail",
-    table="mail",
-    due="send_at",
-    key=("id",),
-    party="mail.owner_id",
-    at_once=4,
-    of_party=1,
-    longest=DAY,
+    name="mail", table="mail", due="send_at", key=("id",), party="mail.owner_id", at_once=4, of_party=1, longest=DAY
 )
 TYPES: Final = (
     *("incoming_payment.partial_payment_received", "incoming_payment.completed"),

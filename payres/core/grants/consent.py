@@ -9,14 +9,8 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from payres.core.grants.tokens import emit_grant_event
-from payres.core.protocol.errors import (
-    InteractionUnknown,
-    InvalidInteraction,
-    WrongState,
-)
-from payres.core.protocol.gnap import (
-    interaction_hash,
-)
+from payres.core.protocol.errors import InteractionUnknown, InvalidInteraction, WrongState
+from payres.core.protocol.gnap import interaction_hash
 from payres.core.protocol.urls import Urls
 from payres.core.store import grants, retention
 from payres.core.store.grants import GRANTS, INTERACTIONS, Decider, GrantRecord, InteractionRecord

@@ -19,12 +19,7 @@ from payres.core.process.settings import Settings
 from payres.core.process.slots import Slots
 from payres.core.protocol.clock import SECOND, Clock
 from payres.core.protocol.errors import DomainError, TooManyRequests
-from payres.core.protocol.limits import (
-    FAILED_READS_PART,
-    KEY_REFETCH_RATE,
-    MAX_HEADER_BYTES,
-    MAX_REQUESTS_PER_ADDRESS,
-)
+from payres.core.protocol.limits import FAILED_READS_PART, KEY_REFETCH_RATE, MAX_HEADER_BYTES, MAX_REQUESTS_PER_ADDRESS
 from payres.core.protocol.urls import ADMIN_API, ILP, PAGES, SIGNED_SEGMENTS
 
 ADMIN: Final = f"{ADMIN_API}/"

@@ -242,11 +242,7 @@ WALLET_ROUTES: Final = (
     Route("/{path:wallet}/jwks.json", {"GET": wallet_addresses.read_keys}, is_json=False, takes_all=True),
     Route("/{path:wallet}/did.json", {"GET": wallet_addresses.read_did}, is_json=False, takes_all=True),
     Route(
-        "/{path:wallet}",
-        {"GET": wallet_addresses.read},
-        is_json=False,
-        takes_all=True,
-        page=lambda pages: pages.wallet,
+        "/{path:wallet}", {"GET": wallet_addresses.read}, is_json=False, takes_all=True, page=lambda pages: pages.wallet
     ),
 )
 ROUTES: Final = (*RESOURCE_ROUTES, *WALLET_ROUTES)

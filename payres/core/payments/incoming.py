@@ -177,8 +177,7 @@ def credit(work: Work, wallet: WalletRecord, payment: IncomingRecord, amount: in
     if payment.received + amount > MAX_LEDGER:
         received, most = (describe_amount(one, wallet.asset) for one in (payment.received, MAX_LEDGER))
         raise InvalidAmount(
-            f"The incoming payment has received {received}, and its total may not pass {most}",
-            receiveValue=str(amount),
+            f"The incoming payment has received {received}, and its total may not pass {most}", receiveValue=str(amount)
         )
     reached = payment.remaining is not None and amount >= payment.remaining
     event_at, changed = payment.partial_event_at, dict[str, object]({"completed_at": work.now} if reached else {})

@@ -110,10 +110,7 @@ class LoadedSettings(Settings, frozen=True, kw_only=True):
 
 
 def load_settings(
-    flags: Mapping[str, object] | None = None,
-    environment: Mapping[str, str] | None = None,
-    *,
-    checks: Checks = NO_MORE,
+    flags: Mapping[str, object] | None = None, environment: Mapping[str, str] | None = None, *, checks: Checks = NO_MORE
 ) -> LoadedSettings:
     """The effective settings. `settings_file` finds their file; `checks` are those of parts.
 

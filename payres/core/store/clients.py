@@ -41,12 +41,7 @@ KEYS = Table(ClientKeyRecord, "client_key k JOIN client c ON c.id = k.client_id"
 
 
 def ensure_client(
-    tx: Transaction,
-    identity: str,
-    wallet_address: str | None,
-    jwk: str | None,
-    now: int,
-    purge_at: int | None = None,
+    tx: Transaction, identity: str, wallet_address: str | None, jwk: str | None, now: int, purge_at: int | None = None
 ) -> ClientRecord:
     """The client, stored on its first request. If its key came with another kid, the newest JWK is kept.
 

@@ -345,10 +345,7 @@ class Database:
 
     @classmethod
     async def open(
-        cls,
-        path: str,
-        environment: Environment | None = None,
-        connection: type[OwnedConnection] = OwnedConnection,
+        cls, path: str, environment: Environment | None = None, connection: type[OwnedConnection] = OwnedConnection
     ) -> "Database":
         """Opens the file, creating or migrating it as needed. Units get their time from `environment`.
 

@@ -23,13 +23,7 @@ from payres.core.http.requests import ActorRequest, idempotency_key, other_param
 from payres.core.http.responses import JSON, asks_for, json_response
 from payres.core.http.routing import Route
 from payres.core.payments.idempotency import KeyedRequest, cache_response, find_response
-from payres.core.protocol.errors import (
-    BearerTokenInvalid,
-    InvalidRequest,
-    NotFound,
-    TokenInvalid,
-    Unavailable,
-)
+from payres.core.protocol.errors import BearerTokenInvalid, InvalidRequest, NotFound, TokenInvalid, Unavailable
 from payres.core.protocol.urls import ADMIN_API
 from payres.core.protocol.wire import broken_rule, decode, encode
 from payres.core.store.work import Work

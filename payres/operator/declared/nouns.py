@@ -30,7 +30,7 @@ NOUNS: Final = (
         {
             "wallet": "Open wallets and move money in and out of them.\n\n"
             "PATH follows the base URL in the wallet address: `alice` in http://127.0.0.1:8080/alice. The "
-            "whole wallet address works too.",
+            "whole wallet address works too."
         },
         {"wallets": "Wallets with their keys, movements and passwords"},
     ),
@@ -46,7 +46,7 @@ NOUNS: Final = (
         _MONEY,
         {
             "grant": "List grants; approve, deny and revoke them.\n\n"
-            "REF is the id of a grant, or the URL that the client sends its user to (`interact.redirect`).",
+            "REF is the id of a grant, or the URL that the client sends its user to (`interact.redirect`)."
         },
         {"grants": "What clients may do: the grants of owners, consent, ending them"},
     ),
@@ -63,7 +63,7 @@ NOUNS: Final = (
             "key": "Manage the public keys that clients sign with.\n\n"
             "A client is identified by a wallet address and signs its requests with a private key. The "
             "server accepts a signature if the public key is stored with that wallet address, under the key "
-            "id (kid) that the signature names.",
+            "id (kid) that the signature names."
         },
     ),
     Noun(
@@ -93,7 +93,7 @@ NOUNS: Final = (
             "A peer is a server that payments go to and come from. Debts are settled outside of payres, for "
             "example by bank, and recorded with `payres peer deposit` and `payres peer withdraw`.\n\n"
             "Others on the machine can read tokens on the command line (`ps`). Use files to keep them "
-            "secret.",
+            "secret."
         },
         {
             "peers": "Interledger peers with their routes, credit and settlements",
@@ -106,7 +106,7 @@ NOUNS: Final = (
         {
             "webhook": "Send events to your programs, and list their deliveries.\n\n"
             "ID is what `payres webhook add` printed. docs/events.md lists the events, and says how to "
-            "verify their signatures.",
+            "verify their signatures."
         },
         {
             "webhooks": "Webhooks and their tests",
@@ -119,7 +119,7 @@ NOUNS: Final = (
         _OTHERS,
         {
             "api-key": "Let programs use the operator's API.\n\n"
-            "A program shows its key as `Authorization: Bearer <key>`. Scopes say what it may do.",
+            "A program shows its key as `Authorization: Bearer <key>`. Scopes say what it may do."
         },
         {"api-keys": "Keys of this API"},
     ),
@@ -139,7 +139,7 @@ NOUNS: Final = (
         _BOOKS,
         {
             "export": "Export payments, the ledger and statements.\n\n"
-            "The rows go to standard output, in constant memory.",
+            "The rows go to standard output, in constant memory."
         },
         {"exports": "Files for bookkeeping"},
     ),

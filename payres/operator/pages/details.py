@@ -251,9 +251,7 @@ def _of_webhook(work: Work, visit: OperatorVisit) -> dict[str, Any]:
 
     at = ATTEMPTS.columns[0]
     found = _listed(work, deliveries.list_attempts, id=visit.segments["id"])
-    return {
-        "attempts": [(one, at.cell(one), sent(one.event)) for one in found],
-    }
+    return {"attempts": [(one, at.cell(one), sent(one.event)) for one in found]}
 
 
 def thing_pages() -> Mapping[str, Callable[[OperatorVisit], Awaitable[Response]]]:

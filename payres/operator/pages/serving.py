@@ -83,10 +83,7 @@ def _handler(found: Callable[..., Any] | Place) -> Handler:
     else:
         answer = found if found in OPEN else partial(_answer, page=found)
     return partial(
-        serve_page,
-        answer=answer,
-        template="admin/notice.html",
-        fault="The server failed, and its log says how",
+        serve_page, answer=answer, template="admin/notice.html", fault="The server failed, and its log says how"
     )
 
 

@@ -135,11 +135,7 @@ class OperatorSignIn(SignIn[OperatorVisit]):
         return render_sign_in(request, "admin/sign_in.html", values, status, kind=OF_OPERATORS, steps=alone())
 
     def show_link(
-        self,
-        request: Request,
-        account: Account,
-        passkeys: Sequence[PasskeyRecord],
-        error: DomainError | None = None,
+        self, request: Request, account: Account, passkeys: Sequence[PasskeyRecord], error: DomainError | None = None
     ) -> Response:
         if error is not None and error.details.get("field") != "again":
             note_error(request, error)

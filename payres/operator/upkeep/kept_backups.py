@@ -29,12 +29,7 @@ from payres.operator.declared.shapes import Column, Shape, Time, format_size
 from payres.operator.services import operator_of
 from payres.operator.store.backups import maker_of_backup
 from payres.operator.upkeep import backups
-from payres.operator.upkeep.backups import (
-    BROKEN,
-    BackupError,
-    MadeBackup,
-    made_in,
-)
+from payres.operator.upkeep.backups import BROKEN, BackupError, MadeBackup, made_in
 
 NONE: Final = "There are no backups in the folder yet"
 SECRETS: Final = (
@@ -156,12 +151,7 @@ def list_backups(work: Work) -> Sequence[Path]:
 
 @operation(
     form=OperationForm(
-        "Download",
-        BACKUP,
-        title="Download a backup",
-        path="/backups/{name}",
-        back="/backups",
-        will=SECRETS,
+        "Download", BACKUP, title="Download a backup", path="/backups/{name}", back="/backups", will=SECRETS
     ),
     scope="backup:write",
     audits="backup.download",
