@@ -15,9 +15,10 @@ def last_wishes(tx: Transaction, client_id: int, wallet_id: int, limit: int) -> 
 def state_of_bill(tx: Transaction, grant_id: str) -> str | None:
     """The state of the payment of the bill that a grant is for; "failed" only if nothing was taken. One that has
     completed counts before one that is sent, and that before one that has failed."""
-    paid = "SELECT state FROM outgoing_payment WHERE grant_id = ? AND (state <> 'failed' OR sent = 0)"
-    row = tx.execute(f"{paid} ORDER BY state = 'failed', state = 'sending' LIMIT 1", (grant_id,)).fetchone()
-    return row[0] if row else None
+    first = "min(CASE state WHEN 'completed' THEN 0 WHEN 'sending' THEN 1 ELSE 2 END)"
+    paid = f"SELECT state, {first} FROM outgoing_payment WHERE grant_id = ? AND (state <> 'failed' OR sent = 0)"
+    state: str | None = tx.execute(paid, (grant_id,)).fetchone()[0]
+    return state
 
 
 def last_payer(tx: Transaction, incoming_payment_id: str) -> str | None:

@@ -80,6 +80,7 @@ VALUES: dict[Any, Any] = {
     events.EventRecord: events.EventRecord(1, "wallet.deposited", None, b"{}", 1),
     Cause: {},
     kinds.Kind: operators.OF_OPERATORS,
+    operators.Limit: operators.NO_REFUNDS,
     sign_ins.Seen: sign_ins.NOWHERE,
     Sequence[bytes]: [b"1"],
     Asset: Asset("EUR", 2),
@@ -118,7 +119,7 @@ OTHERS = {
     *("refunds.payers_of", "all_payments.payments_in_order", "peers.outgoing_token"),
     "codes.add_recovery_codes",
     *("refunds.delivered_here", "refunds.open_parts", "refunds.refunds_of"),
-    *("wallets.count_wallets", "wallets.find_with_wallet", "events.delete_old_events"),
+    *("wallets.count_wallets", "wallets.find_with_wallet", "events.delete_old_events", "operators.who_may_all"),
     *("mail.turn", "mail.change_mail", "mail.release_events", "sessions.change_session"),
     *("search.find_newest", "webhooks.release_events", "webhooks.count_failed_deliveries", "packets.count_unresolved"),
 }
