@@ -9,7 +9,7 @@ from payres.accounts.store.owners import OF_OWNERS, owner_at, owner_of
 from payres.core.protocol.clock import HOUR
 from payres.core.protocol.errors import DomainError
 from payres.core.store.accounts import ACCOUNTS
-from payres.core.store.wallets import WalletRecord, list_wallets, require_wallet
+from payres.core.store.wallets import WALLETS, WalletRecord, require_wallet
 from payres.core.store.work import Work
 from payres.operator import wallets
 from tests.works import NOW, work_at
@@ -136,4 +136,4 @@ def test_another_wallet_of_nobody_is_not_opened(tx: Work, owner: str, status: in
     with pytest.raises(DomainError) as refusal:
         open_wallet(tx, "household", owner=owner)
     assert refusal.value.status in {400, status}
-    assert list_wallets(tx) == []
+    assert WALLETS.list(tx) == []

@@ -115,7 +115,8 @@ def application(
             opening = await _open_core(parts, environment, rate_limits, stack, connection)
             app.state.context = context = await _open_parts(parts, opening)
             if not settings.read_only:
-                _start_workers(parts, context, opening)
+                for worker in _workers(parts, context, opening):  # they stop before the services of any part close
+                    stack.push_async_callback(_stop, asyncio.create_task(worker))
             yield
         if request_log is not None:
             request_log.flush()
@@ -196,12 +197,6 @@ async def _open_storage(
 async def _end_run(database: Database) -> None:
     with suppress(Unavailable):  # if this fails, the next start reports that this run did not end cleanly
         await database.write(runs.end)
-
-
-def _start_workers(parts: Sequence[Part], context: Context, opening: Opening) -> None:
-    """Workers stop before the services of any part close."""
-    for worker in _workers(parts, context, opening):
-        opening.stack.push_async_callback(_stop, asyncio.create_task(worker))
 
 
 def _workers(parts: Sequence[Part], context: Context, opening: Opening) -> Iterator[Background]:

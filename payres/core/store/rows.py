@@ -60,6 +60,7 @@ class Table(Generic[R]):
         self._table = source.partition(" ")[0]
         self.key = key or names[0]
         self._select = f"SELECT {self.columns} FROM {source} "
+        self._lookups: dict[tuple[str, ...], str] = {}  # built once for each choice of columns
         self._into = f"INTO {source} ({self.columns}) VALUES ({', '.join('?' * len(names))})"
 
     def record(self, row: Row) -> R:
@@ -79,7 +80,7 @@ class Table(Generic[R]):
 
     def find(self, tx: Transaction, where: str = "", /, *values: object, **equal: object) -> R | None:
         """The first row with these columns; or `where` is everything after the source: conditions, order, limit."""
-        row = tx.execute(self._select + (where or self._where(equal)), values or [*equal.values()]).fetchone()
+        row = tx.execute(self._select + where if where else self._by(equal), values or (*equal.values(),)).fetchone()
         return self.record(row) if row else None
 
     def get(self, tx: Transaction, row_id: int | str | bytes) -> R | None:
@@ -95,11 +96,15 @@ class Table(Generic[R]):
 
     def list(self, tx: Transaction, where: str = "", /, *values: object, **equal: object) -> Sequence[R]:
         """The rows with these columns, by their keys; `where` as in `find`."""
-        where, values = where or f"{self._where(equal)} ORDER BY {self.key}", values or (*equal.values(),)
-        return [self.record(row) for row in tx.execute(self._select + where, values)]
+        statement = self._select + where if where else f"{self._by(equal)} ORDER BY {self.key}"
+        return [self.record(row) for row in tx.execute(statement, values or (*equal.values(),))]
 
-    def _where(self, equal: Iterable[str]) -> str:
-        return "WHERE " + " AND ".join(f"{self._prefix}{column} = ?" for column in equal) if equal else ""
+    def _by(self, equal: Iterable[str]) -> str:
+        columns = (*equal,)
+        if columns not in self._lookups:
+            where = " AND ".join(f"{self._prefix}{column} = ?" for column in columns)
+            self._lookups[columns] = f"{self._select}WHERE {where}" if where else self._select
+        return self._lookups[columns]
 
     def insert(self, tx: Transaction, record: R) -> None:
         """Inserts a row."""

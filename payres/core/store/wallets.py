@@ -102,10 +102,6 @@ def _with_wallet(table: Table[R], is_of_client: bool) -> str:
     return f"SELECT mine.*, {WALLETS.columns} FROM ({mine}) mine JOIN {WALLETS.source} AND {its_wallet}"
 
 
-def list_wallets(tx: Transaction) -> Sequence[WalletRecord]:
-    return WALLETS.list(tx, "ORDER BY w.path")
-
-
 def count_wallets(tx: Transaction) -> int:
     return number(tx, "SELECT count(*) FROM wallet_address")
 

@@ -24,11 +24,12 @@ from payres.core.protocol.amounts import Asset, describe_amount
 from payres.core.protocol.clock import DAY, MINUTE, SECOND, SystemClock, format_time, lasts
 from payres.core.protocol.urls import ROOT_WALLET_PATH, Urls, is_loopback
 from payres.core.protocol.visible import visible_line
-from payres.core.store import accounts, wallets
+from payres.core.store import accounts
 from payres.core.store.accounts import LOW_PART
 from payres.core.store.connections import changed_at, free_bytes, is_served, log_bytes
 from payres.core.store.migrations import UnusableDatabase
 from payres.core.store.server_secrets import existing_secret
+from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Environment, Work
 from payres.interledger.clearing import ABOVE_LIMIT, SHORT_THERE
 from payres.interledger.identity import OwnIdentity
@@ -105,7 +106,7 @@ def examine_all(read: Read, environment: Environment, *, is_standby: bool) -> Se
     OSError."""
 
     def unit(work: Work) -> tuple[Sequence[Diagnosis], bool, _Known, Sequence[PeerRecord]]:
-        wallet = next((one.path for one in wallets.list_wallets(work) if one.active), None)
+        wallet = min((one.path for one in WALLETS.list(work) if one.active), default=None)
         known = _Known(work.settings, work.urls, wallet, _own_key(work))
         return examine(work), backups.takeover(work) is not None, known, peers.list_peers(work)
 
