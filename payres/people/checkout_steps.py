@@ -23,15 +23,7 @@ from payres.core.store.work import Work
 from payres.interledger.store import remote_resources
 from payres.people.checkout import AskedGrant, BillCheckout, NotDone, asking, check_server, load, payers_client
 from payres.people.services import people_of
-from payres.people.store.checkouts import (
-    LEASE,
-    LONGEST_PAUSE,
-    Stage,
-    begin_attempt,
-    change_checkout,
-    id_of,
-    note_failure,
-)
+from payres.people.store import checkouts
 
 ATTEMPT_SECONDS: Final = 7.0
 LOOK_SECONDS: Final = 3.0
@@ -52,7 +44,7 @@ async def advance(context: Context, id_hash: bytes) -> bool:
     """Does the next step, within `ATTEMPT_SECONDS`. False while another call does."""
 
     async def step(found: BillCheckout) -> None:
-        if await context.database.write(partial(begin_attempt, record=found.record)):
+        if await context.database.write(partial(checkouts.begin_attempt, record=found.record)):
             await _Attempt(context, found).run()
 
     return await _alone(context, id_hash, step)
@@ -137,7 +129,7 @@ class _Attempt:
     async def _keep(self, asked: AskedGrant, *, is_progress: bool) -> bool:
         """Stores what is known of the grant, before it is used."""
         self._found = self._found._replace(asked=asked)
-        due_at = self._context.clock.now() + LEASE
+        due_at = self._context.clock.now() + checkouts.LEASE
         return await self._move(self._found.record.state, asked, due_at=due_at, is_progress=is_progress)
 
     @property
@@ -242,25 +234,25 @@ class _Attempt:
         else:
             await self._move("made", due_at=self._context.clock.now() + FIRST_LOOK, payment=made.id)
 
-    def _claim(self, work: Work) -> Stage | None:
+    def _claim(self, work: Work) -> checkouts.Stage | None:
         """Advances the state before the creation is sent: to "failed" if the incoming payment has been paid or has
         ended since `begin`. None if another call has changed it."""
         found = self._found
         payment, record = INCOMING.by_id(work, found.payment.id), found.record
         is_payable = found._replace(payment=payment).is_payable(work.now)
-        after: Stage = "made" if is_payable else "failed"
-        is_first = change_checkout(
+        after: checkouts.Stage = "made" if is_payable else "failed"
+        is_first = checkouts.change_checkout(
             *(work, record, after, work.now),
             failure=None if is_payable else "closed",
             received_before=payment.received,
-            due_at=work.now + LEASE,
+            due_at=work.now + checkouts.LEASE,
             attempts=record.attempts + 1,
         )
         return after if is_first else None
 
     async def _move(
         self,
-        after: Stage,
+        after: checkouts.Stage,
         asked: AskedGrant | None = None,
         failure: Failure | None = None,
         due_at: int | None = None,
@@ -276,10 +268,10 @@ class _Attempt:
         def unit(work: Work) -> bool:
             if known is not None:  # also that of a checkout from before payres noted them
                 going_on = known.grant.continue_uri, known.grant.continue_token
-                remote_resources.note_grant(work, id_of(record), *going_on, work.now, record.purge_at)
+                remote_resources.note_grant(work, checkouts.id_of(record), *going_on, work.now, record.purge_at)
             # A payer's server that lost the answer to a packet does not know that its money has arrived.
             has_part = INCOMING.by_id(work, record.incoming_payment_id).received > (record.received_before or 0)
-            return change_checkout(
+            return checkouts.change_checkout(
                 *(work, record, after, work.now),
                 pending=pending,
                 failure="part" if failure == "failed" and has_part else failure,
@@ -293,9 +285,9 @@ class _Attempt:
     async def _postpone(self, first: int, asked: str = "", error: NotDone | None = None) -> None:
         """Tries again later; each pause is twice as long as the last. Notes the server of the URL if it is silent."""
         record = self._found.record
-        pause = min(first << min(record.attempts, 16), LONGEST_PAUSE)
+        pause = min(first << min(record.attempts, 16), checkouts.LONGEST_PAUSE)
         host = visible_url(asked).host if error is not None and error.is_silent else None
-        await self._context.database.write(lambda work: note_failure(work, record, work.now + pause, host))
+        await self._context.database.write(lambda work: checkouts.note_failure(work, record, work.now + pause, host))
 
 
 def _failure(error: NotDone) -> Failure:

@@ -44,12 +44,7 @@ LABELS: Final = {
     "failed": marked("A payment did not go through"),
     "app": marked("An app was allowed"),
 }
-RATES: Final = {
-    "once": marked("At once"),
-    "hour": marked("Once an hour"),
-    "off": marked("Never"),
-    "": marked("Never"),
-}
+RATES: Final = {"once": marked("At once"), "hour": marked("Once an hour"), "off": marked("Never"), "": marked("Never")}
 
 
 async def show(

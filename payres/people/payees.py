@@ -89,11 +89,5 @@ def _payee_here(work: Work, payer: WalletRecord, url: str) -> Payee | None:
     address = work.urls.wallet(wallet.path)
     name = visible_name(wallet.public_name, address)
     return Payee(
-        name=name,
-        address=address,
-        asset=wallet.asset,
-        bill=bill,
-        remaining=remaining,
-        is_here=True,
-        purpose=purpose,
+        name=name, address=address, asset=wallet.asset, bill=bill, remaining=remaining, is_here=True, purpose=purpose
     )
