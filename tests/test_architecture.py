@@ -111,7 +111,7 @@ THREADS = {
     "payres/accounts/passwords.py": "the slots of PasswordGate, with threads of its own",
     "payres/core/store/database.py": "one batch of a lane at a time, on the lane's own thread",
     "payres/operator/declared/api.py": "the document, which is cached",
-    "payres/people/mail.py": "one mail at a time, on a thread of its own",
+    "payres/accounts/mail.py": "one mail at a time, on a thread of its own",
     "payres/core/http/routing.py": "imports, under a lock",
     "payres/openapi/part.py": "the document, which is cached",
     "payres/operator/upkeep/backup_schedule.py": "one backup at a time",

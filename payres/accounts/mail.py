@@ -1,21 +1,31 @@
-"""One attempt to send a mail, to the mail server in the settings, and what is stored of it.
+"""Mails on their way: one of each owner at a time is sent to the mail server in the settings, on threads.
 
-A mail that the server refuses for good (5xx) is given up; anything else is tried again, more and more rarely.
+A mail is at least sent once: after a kill between its acceptance and the commit it is sent again, with the same id. One
+that the server refuses for good (5xx) is given up; anything else is tried again, more and more rarely.
 """
 
+import asyncio
+import logging
 import re
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
+from payres.accounts.notices import GATHERED
 from payres.accounts.store import mail
 from payres.accounts.store.mail import MailRecord
+from payres.agenda.store.agenda import Agenda
+from payres.core.http.context import Context
 from payres.core.process.settings import Settings
+from payres.core.process.worker import Worker
 from payres.core.protocol.clock import DAY, HOUR, MINUTE
 from payres.core.protocol.visible import visible_line, visible_text
+from payres.core.store.events import last_sequence
 from payres.core.store.work import Work
 
 if TYPE_CHECKING:  # loaded with the first mail
@@ -25,6 +35,12 @@ if TYPE_CHECKING:  # loaded with the first mail
 PAUSES: Final = (MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY)
 SOCKET_SECONDS: Final = 10.0  # for each answer
 MAX_ANSWER_BYTES: Final = 65536
+POLL_SECONDS: Final = 1.0
+REST_SECONDS: Final = 30.0  # after the mail server could not be used
+RETRY_SECONDS: Final = 5.0
+MAIL_SECONDS: Final = 60.0  # for all of them, from a server that sends them byte by byte
+
+log = logging.getLogger("payres.mail")
 
 
 class MailAnswer(NamedTuple):
@@ -36,6 +52,78 @@ class MailAnswer(NamedTuple):
     is_final: bool = False
     is_usable: bool = True
     is_unsure: bool = False
+
+
+class Written(NamedTuple):
+    """A mail that is due, with its message and what there was then; without a message, how it ends."""
+
+    record: MailRecord
+    until: Mapping[str, int]
+    message: "EmailMessage | None"
+    outcome: MailAnswer
+
+
+class MailWorker:
+    """Tells owners of events, and sends what is due. `run` until cancelled.
+
+    Three units say what: `tell` makes mails of the next events, `write` writes the mail with an id, if it is due, and
+    `close` ends what is gathered into it, if it is as it was written.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        tell: Callable[[Work], None],
+        write: Callable[[Work, str], Written | None],
+        close: Callable[..., bool],
+    ) -> None:
+        self._context = context
+        self._tell_of_events, self._write, self._close = tell, write, close
+        self._database = context.database
+        self._threads = ThreadPoolExecutor(mail.DUE.at_once, thread_name_prefix="payres-mail")
+        self._trust = ssl.create_default_context() if context.settings.smtp_security != "none" else None
+
+    async def run(self) -> None:
+        """Ends when the database is in fail-stop."""
+        telling = Worker("the telling of events", self._database, self._tell, RETRY_SECONDS)
+        sending = Agenda(mail.DUE, self._database, self._context.changes, self._attempt)
+        try:
+            await asyncio.gather(telling.run(), sending.run())
+        finally:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _tell(self) -> float:
+        """Makes mails of the events since the last time."""
+        while await self._database.read(lambda work: last_sequence(work) > (mail.cursor(work) or 0)):
+            await self._database.write(self._tell_of_events)
+        return POLL_SECONDS
+
+    async def _attempt(self, mail_id: str) -> float | None:
+        """Sends a mail. Returns the seconds to rest if the server could not be used."""
+        written = await self._database.examine(lambda work: self._write(work, mail_id))
+        if written is None:
+            return None
+        record, until, message, outcome = written
+        if message is not None:
+            close = partial(self._close, record=record, until=until)
+            if record.kind in GATHERED and not await self._database.write(close):
+                return 0  # more was gathered into it meanwhile
+            outcome = await self._send(message)
+        if not outcome.is_sent and message is not None:
+            log.warning("a mail was not taken (%s): %s", record.kind, outcome.said)
+        await self._database.write(partial(store_outcome, record=record, outcome=outcome, until=until))
+        return None if outcome.is_usable else REST_SECONDS
+
+    async def _send(self, message: "EmailMessage") -> MailAnswer:
+        post = MailAttempt(self._context.settings, self._context.urls.host, self._trust)
+        try:
+            async with asyncio.timeout(MAIL_SECONDS):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, post.send, message)
+        except TimeoutError:
+            said = f"it has not taken the mail within {MAIL_SECONDS:g} seconds"
+            return MailAnswer(said, is_usable=False, is_unsure=post.is_written)
+        finally:
+            post.abort()
 
 
 class MailAttempt:

@@ -26,7 +26,7 @@ from payres.html.html import error_page
 from payres.interledger.node import node_of
 from payres.interledger.remote_resources import StillNeeded
 from payres.people.limits import CHECKOUT_RATE, MAX_FORMS_OF_OWNER
-from payres.people.mail import MailWorker
+from payres.people.mail import mail_worker
 from payres.people.refunds import emit_return_payment
 from payres.people.remote_bills import RemoteBills
 from payres.people.services import PeopleServices
@@ -92,7 +92,7 @@ def _workers(context: Context, _: Opening) -> Iterator[Background]:
     yield agenda(standing_orders.WINDOWS, step=partial(_begin_window, context), correct=_reopening).run()
     yield agenda(standing_orders.TRIES, step=partial(_try_run, context)).run()
     if context.settings.smtp_host:
-        yield MailWorker(context).run()
+        yield mail_worker(context).run()
 
 
 async def _advance(context: Context, id_hash: bytes) -> Pause | None:

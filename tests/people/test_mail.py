@@ -14,7 +14,7 @@ import pytest
 
 from payres.accounts import notices, owners
 from payres.accounts.limits import MAX_NOTICES_OF_KIND
-from payres.accounts.mail import PAUSES, MailAnswer, MailAttempt
+from payres.accounts.mail import PAUSES, MailAnswer, MailAttempt, MailWorker
 from payres.accounts.store import mail
 from payres.accounts.store.mail import ADDRESSES, MAILS, MailRecord
 from payres.agenda.store.agenda import FAULT_PAUSES, FAULTS, FaultRecord
@@ -26,7 +26,7 @@ from payres.core.store.work import Environment, Work
 from payres.interledger.clearing import end_sending
 from payres.operator import assets, grants, refunds, wallets
 from payres.operator.upkeep import doctor
-from payres.people.mail import MailWorker, tell_of_events
+from payres.people.mail import tell_of_events
 from payres.people.notice_texts import Notice, envelope
 from tests.accounts.test_factor_pages import hidden, send_code, with_codes
 from tests.helpers import TIMEOUT, Json, receiver_of, usd, wait_until
@@ -39,7 +39,7 @@ from tests.tls import privately_issued
 
 NUMBERS = count(1)
 
-SOON = "payres.people.mail.{}_SECONDS"
+SOON = "payres.accounts.mail.{}_SECONDS"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -483,7 +483,7 @@ def test_server_that_drips_is_left_in_time(payres: Instance, monkeypatch: pytest
 def test_killed_between_sending_and_commit_repeats_it_once_with_the_same_id(tmp_path: Path, post: MailServer) -> None:
     to = "twice@mail.example"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("payres.people.mail.store_outcome", _die)
+        patch.setattr("payres.accounts.mail.store_outcome", _die)
         patch.setattr(SOON.format("RETRY"), 3600)
         with run_instance(tmp_path / "payres.db", **post.settings) as instance:
             notify(instance, with_address(instance, "alice", to))
@@ -590,7 +590,7 @@ def test_what_a_mail_server_says_is_safe_to_show_and_names_the_address_nowhere(
 def test_purge_of_events_waits_for_the_cursor(tmp_path: Path, post: MailServer) -> None:
     month = 31 * 86400
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("payres.people.part.MailWorker.run", _never)
+        patch.setattr("payres.accounts.mail.MailWorker.run", _never)
         with run_instance(tmp_path / "payres.db", **post.settings) as instance:
             instance.write(lambda work: wallets.deposit(work, "alice", "1.00"))
             last = instance.read(last_sequence)

@@ -32,7 +32,7 @@ def post() -> Iterator[MailServer]:
 @pytest.fixture(scope="module")
 def payres(tmp_path_factory: pytest.TempPathFactory, post: MailServer) -> Iterator[Instance]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("payres.people.mail.POLL_SECONDS", 0.01)
+        patch.setattr("payres.accounts.mail.POLL_SECONDS", 0.01)
         with run_instance(tmp_path_factory.mktemp("notices") / "payres.db", **post.settings) as instance:
             yield instance
 
