@@ -19,7 +19,7 @@ from payres.core.store.rows import PageQuery
 from payres.core.store.work import Environment, Work
 from payres.html.exports import Export
 from payres.operator.declared.declarations import CommandLine, Operation, declared, operation_of
-from payres.operator.declared.inputs import REQUIRED, Input, inputs_of
+from payres.operator.declared.inputs import DECIMALS, REQUIRED, Input, inputs_of
 from payres.operator.declared.shapes import Column
 
 ALL: Final = 10**9  # rows
@@ -176,7 +176,7 @@ def _arguments(work: Work | Environment, operation: Operation, given: Mapping[st
     """The arguments of the rule, from those of the command line. Raises InvalidRequest."""
     inputs = operation.inputs
     known = {name: value for name, value in given.items() if name in inputs}
-    amounts = {name: decimal_of(text) for name, text in known.items() if inputs[name].kind_of_field == "amount"}
+    amounts = {name: decimal_of(text) for name, text in known.items() if inputs[name].kind_of_field in DECIMALS}
     known |= amounts
     typed = {name: one if inputs[name].is_secret else inputs[name].typed(work, one) for name, one in known.items()}
     return operation.read(typed)

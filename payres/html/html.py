@@ -11,7 +11,7 @@ import hashlib
 import logging
 import re
 import string
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import lru_cache, partial
 from http import HTTPStatus
 from pathlib import Path
@@ -202,13 +202,15 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
     )
     found.filters |= {"capital": _capital, "ended": ended, "with_marks": _with_marks}
+    found.filters["segment"] = partial(quote, safe="")  # a wallet's path has slashes
     found.tests["plain_name"] = _is_plain_name
     return found
 
 
-def _with_marks(text: str, part: str) -> Markup:
-    """The text with each place of a part of it marked, in any case of its letters."""
-    pieces = re.split(f"({re.escape(part)})", text, flags=re.IGNORECASE) if part else [text]
+def _with_marks(text: str, parts: Collection[str]) -> Markup:
+    """The text with each place of parts of it marked, in any case of their letters."""
+    longest_first = "|".join(map(re.escape, sorted(parts, key=len, reverse=True)))
+    pieces = re.split(f"({longest_first})", text, flags=re.IGNORECASE) if parts else [text]
     return Markup("").join(Markup("<mark>{}</mark>").format(one) if n % 2 else one for n, one in enumerate(pieces))
 
 

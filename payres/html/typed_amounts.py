@@ -40,8 +40,9 @@ def typed_amount(language: Language, text: str, asset: Asset, most: int = MAX_LE
     return value
 
 
-def typed_decimal(text: str, point: str = ".", asset: Asset | None = None) -> str:
-    """The decimal that rules take, such as `1234.50`, of a typed amount; `point` is the reader's decimal mark.
+def typed_decimal(text: str, point: str = ".", asset: Asset | None = None, thousands: str = "") -> str:
+    """The decimal that rules take, such as `1234.50`, of a typed amount; `point` is the reader's decimal mark. `1,000`
+    is a thousand where the reader sees such `thousands`.
 
     The asset's code or sign may stand beside it. What is no amount is returned as it is, so that the rule refuses it.
     Raises InvalidAmount for what can be read in two ways.
@@ -52,6 +53,8 @@ def typed_decimal(text: str, point: str = ".", asset: Asset | None = None) -> st
         return text
     whole, decimals = found
     if _is_ambiguous(bare, point):
+        if thousands and thousands in bare:
+            return f"{whole}{decimals}"
         ways = f"{whole}{decimals} or {whole}{point}{decimals}"
         raise InvalidAmount(f"{bare} can be read in two ways: write {ways}")
     return f"{whole or 0}.{decimals}".rstrip(".")

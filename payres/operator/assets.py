@@ -6,13 +6,13 @@ That money is the liquidity, which pays receivers in other assets, and the colle
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict
 
 from payres.core.payments import ledger
 from payres.core.payments.quotes import overruled
 from payres.core.protocol import amounts
-from payres.core.protocol.amounts import MAX_RATE_LENGTH, Fee, format_decimal, parse_decimal, parse_rate
+from payres.core.protocol.amounts import Fee, format_decimal, parse_decimal, parse_rate
 from payres.core.protocol.errors import InvalidRequest, require
 from payres.core.protocol.wire import MAX_ASSET_CODE_LENGTH, Resource, Scale, require_amount
 from payres.core.store import accounts, audit
@@ -22,7 +22,7 @@ from payres.core.store.work import Work
 from payres.operator import movements
 from payres.operator.declared import look_overs
 from payres.operator.declared.declarations import CommandLine, Listing, OperationForm, operation
-from payres.operator.declared.inputs import DecimalText, Reference, Sum, said
+from payres.operator.declared.inputs import DecimalText, RateText, Reference, Share, Sum, said
 from payres.operator.declared.shapes import Cell, Column, Shape, Time, path_of, represent
 from payres.operator.store.movements import MovementRecord, page_of_movements
 
@@ -30,8 +30,10 @@ MAX_SCALE: Final = 255
 BUYS: Final = "1 {base} buys {rate} {counter}"
 REMOVED: Final = "The rate from {base} to {counter} is removed"
 FixedFee = Annotated[DecimalText, said("For each payment, in units.")]
-BasisPoints = Annotated[int, said("50 is 0.5 % of the amount, rounded up.", metavar="N", ge=0, le=9999)]
-ExactRate = Annotated[str, Meta(max_length=MAX_RATE_LENGTH, description="An exact decimal, such as 0.92.")]
+BasisPoints = Annotated[
+    Share,
+    said("50 is 0.5 % of the amount, rounded up.", metavar="N", label="Share", hint="Of the amount, rounded up."),
+]
 
 
 class AssetFee(Resource, frozen=True, kw_only=True):
@@ -245,11 +247,22 @@ def show_rate(work: Work, base: str, counter: str) -> RateRecord:
     RATE,
     command=CommandLine("rate set BASE COUNTER RATE", "USD EUR 0.92", text=BUYS),
     form=OperationForm(
-        "Set the rate", done=BUYS, title="Set a rate", path="/set-rate", lists="/rates", weighs=look_overs.of_rate
+        "Set the rate",
+        done=BUYS,
+        title="Set a rate",
+        path="/set-rate",
+        lists="/rates",
+        will="The way back follows from it, unless you set that too. Prices already shown hold.",
+        weighs=look_overs.of_rate,
     ),
 )
-def set_rate(work: Work, base: str, counter: str, rate: ExactRate) -> RateRecord:
-    """Set how many units of COUNTER one unit of BASE buys. The reverse is the inverse, unless you set it too.
+def set_rate(
+    work: Work,
+    base: Annotated[str, said(label="One unit of")],
+    counter: Annotated[str, said(label="buys units of")],
+    rate: Annotated[RateText, said("An exact decimal, such as 0.92.", label="so many")],
+) -> RateRecord:
+    """Set how many COUNTER one BASE buys. The way back follows from it, unless you set that too.
 
     New quotes use it instead of a rate of the rates service.
     """

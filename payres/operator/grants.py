@@ -241,6 +241,7 @@ GRANT: Final = Shape(
     listing=Listing(
         *("grants", "There are no such grants", "Grants"),
         menu="Grants",
+        none_yet="No grant yet",
         views={"All": "", "Waiting": "state=pending", "In use": "state=issued"},
     ),
 )

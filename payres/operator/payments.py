@@ -7,36 +7,40 @@ from typing import Annotated, Final
 from msgspec import UNSET, Raw, UnsetType
 
 from payres.core.protocol.errors import InvalidRequest, require
-from payres.core.protocol.visible import visible_url
+from payres.core.protocol.urls import pointed
+from payres.core.protocol.visible import visible_name
 from payres.core.protocol.wire import Metadata, Resource, Text, require_amount
 from payres.core.store import incoming_payments
 from payres.core.store.accounts import ASSETS, AssetRecord
 from payres.core.store.clients import CLIENTS
 from payres.core.store.rows import PageBounds, PageQuery
-from payres.core.store.wallets import WALLETS, require_wallet
+from payres.core.store.wallets import WALLETS, WalletRecord, find_wallet, require_wallet
 from payres.core.store.work import Work
 from payres.operator.declared.declarations import CommandLine, Listing, operation
-from payres.operator.declared.inputs import DecimalText, Name, TimeText, require_time, said
+from payres.operator.declared.inputs import DecimalText, Name, TimeText, naming, require_time, said
 from payres.operator.declared.shapes import Cell, Column, Shape, Time, decimals, represent
 from payres.operator.store import all_payments
-from payres.operator.store.all_payments import PAYMENTS, PaymentRecord, PaymentState
+from payres.operator.store.all_payments import PAYMENTS, PaymentRecord, PaymentState, payee_of
 from payres.operator.wallets import named_wallet
 from payres.people.store import refunds
 from payres.people.store.refunds import Direction
+from payres.people.store.remote_bills import called
 
 PaymentName = Annotated[str, said(typed=lambda work, text: text.rpartition("/")[2])]
 
 
 class Payment(Resource, frozen=True, kw_only=True):
     """`amount` is what an incoming payment requests, null for any, or the most that an outgoing one may debit; `moved`
-    is what was received or sent. `receiverWallet` is the path of the receiver's wallet, if that is here. `refunded` was
-    sent back or is held for that, or came back. `refundOf` is the id of the incoming payment that an outgoing one
+    is what was received or sent. `receiverWallet` is the path of the receiver's wallet, if that is here;
+    `receiverName` and `receiverAddress` are as the server of the receiver gave them, where they are known. `refunded`
+    was sent back or is held for that, or came back. `refundOf` is the id of the incoming payment that an outgoing one
     refunds to a wallet address; `grant` is an id too."""
 
     id: str
     direction: Direction
     state: PaymentState
     wallet: str
+    wallet_name: str | None
     wallet_address: str
     client: str
     amount: str | None
@@ -46,6 +50,8 @@ class Payment(Resource, frozen=True, kw_only=True):
     asset_scale: int
     receiver: str | None
     receiver_wallet: str | None
+    receiver_name: str | None
+    receiver_address: str | None
     grant: str | None
     refund_of: str | None
     failure: str | None
@@ -58,17 +64,21 @@ class Payment(Resource, frozen=True, kw_only=True):
 def payment(work: Work, record: PaymentRecord) -> Payment:
     wallet = WALLETS.by_id(work, record.wallet_address_id)
     refunded = (refunds.sent_back if record.direction == "incoming" else refunds.came_back)(work, record.id)
-    amount = None if record.amount is None else int(record.amount)
+    amount, here = None if record.amount is None else int(record.amount), _receiver_wallet(work, record)
+    name, address = _payee(work, record, here)
     return represent(
         Payment,
         record,
         wallet,
         state=record.state_at(work.now),
         wallet=wallet.path,
+        wallet_name=wallet.public_name,
         wallet_address=work.urls.wallet(wallet.path),
         client=CLIENTS.by_id(work, record.client_id).identity,
         **decimals(wallet.asset, amount=amount, moved=record.moved, refunded=refunded),
-        receiver_wallet=_receiver_wallet(work, record),
+        receiver_wallet=here.path if here else None,
+        receiver_name=name,
+        receiver_address=address,
         refund_of=_refund_of(work, record),
         metadata=None if record.metadata is None else Raw(record.metadata.encode()),
     )
@@ -91,10 +101,18 @@ def _moved_of_all(one: Payment) -> Cell:
 
 
 def _what(one: Payment) -> str:
-    """Who pays whom: `alice pays bob`, `alice pays pay.example`, or `bob is paid`."""
+    """Who pays whom: `Alice pays Bob`, `Alice pays pay.example/frank`, or `Bob is paid`."""
+    own = one.wallet_name or one.wallet
     if one.receiver is None:
-        return f"{one.wallet} is paid"
-    return f"{one.wallet} pays {one.receiver_wallet or visible_url(one.receiver).host}"
+        return f"{own} {'is paid' if one.moved.strip('0.') else 'asks to be paid'}"
+    there = called(None, one.receiver_address or one.receiver)
+    return f"{own} pays {one.receiver_name or one.receiver_wallet or there}"
+
+
+def _with_amount(one: Payment) -> str:
+    """The same with the amount that has moved, or is to move: `Alice pays Bob USD 7.50`."""
+    amount = one.moved if one.moved.strip("0.") else one.amount
+    return f"{_what(one)} {one.asset_code} {Cell(amount, 'number').shown}" if amount else _what(one)
 
 
 PAYMENT: Final = Shape(
@@ -114,7 +132,7 @@ PAYMENT: Final = Shape(
     Column("Failure", "failure", "long"),
     read=require_payment,
     page="/payments/{id}",
-    name=_what,
+    name=_with_amount,
 )
 
 
@@ -124,8 +142,9 @@ PAYMENT: Final = Shape(
     command=CommandLine("payment list", "--wallet alice --direction incoming --state completed"),
     listing=Listing(
         *("payments", "There are no such payments", "Payments"),
-        about="The amount is what a payment has received or sent, and of how much if not all.",
+        about="5.00 of 20.00: so much has arrived or left so far.",
         narrowed="used",
+        none_yet="No payment yet",
         menu="Payments",
     ),
 )
@@ -135,21 +154,22 @@ def list_payments(
     wallet: Annotated[Name | UnsetType, said("Only this wallet.", metavar="PATH", typed=named_wallet)] = UNSET,
     direction: Annotated[Direction | UnsetType, said("Only incoming, or outgoing.")] = UNSET,
     state: Annotated[PaymentState | UnsetType, said("Only in this state.")] = UNSET,
-    from_: Annotated[TimeText | UnsetType, said("Created on this day (UTC), or at this time, or later.")] = UNSET,
-    to: Annotated[TimeText | UnsetType, said("Created before then.")] = UNSET,
+    from_: Annotated[TimeText | UnsetType, said("From this day, or this day and time (UTC), on.")] = UNSET,
+    to: Annotated[TimeText | UnsetType, said("Before this day, or this day and time (UTC).")] = UNSET,
     counterpart: Annotated[
-        Text | UnsetType, said("Another wallet here, or the beginning of a URL on another server.", metavar="WHO")
+        Text | UnsetType, said("Payer or receiver: a name here, or an address elsewhere.", metavar="WHO")
     ] = UNSET,
-    min_: Annotated[DecimalText | UnsetType, said("Received or sent at least this amount; needs --wallet.")] = UNSET,
-    max_: Annotated[DecimalText | UnsetType, said("Received or sent at most this amount; needs --wallet.")] = UNSET,
+    min_: Annotated[DecimalText | UnsetType, said("Received or sent at least this; name a wallet too.")] = UNSET,
+    max_: Annotated[DecimalText | UnsetType, said("Received or sent at most this; name a wallet too.")] = UNSET,
     reason: Annotated[Name | UnsetType, said("Failed with this text in the reason.")] = UNSET,
     grant: Annotated[Name | UnsetType, said("Only those that this grant paid.", metavar="ID")] = UNSET,
     used: Annotated[bool, said("None without an amount that received nothing: a price that was looked at.")] = False,
 ) -> tuple[Sequence[PaymentRecord], PageBounds]:
     """List payments, newest first.
 
-    `counterpart` is a wallet here, by path or address, or the beginning of a remote URL; `reason` is a part of the
-    failure. `min` and `max` bound what was received or sent; they are in the asset of the wallet, which they need.
+    `counterpart` is a wallet here, by path or address, or the beginning of the address of one elsewhere, or of the URL
+    of its bill; `reason` is a part of the failure. `min` and `max` bound what was received or sent; they are in the
+    asset of the wallet, which they need.
     """
     owner = require_wallet(work, wallet) if wallet else None
     asset = None if owner is None else ASSETS.by_id(work, owner.asset_id)
@@ -171,10 +191,18 @@ def list_payments(
     )
 
 
-def _receiver_wallet(work: Work, record: PaymentRecord) -> str | None:
+def _receiver_wallet(work: Work, record: PaymentRecord) -> WalletRecord | None:
     identifier = work.urls.resource_id("incoming-payments", record.receiver or "")
     found = incoming_payments.INCOMING.get(work, identifier) if identifier else None
-    return WALLETS.by_id(work, found.wallet_address_id).path if found else None
+    return WALLETS.by_id(work, found.wallet_address_id) if found else None
+
+
+def _payee(work: Work, record: PaymentRecord, here: WalletRecord | None) -> tuple[str | None, str | None]:
+    """The name and the wallet address of the receiver of an outgoing payment, where they are known."""
+    if here is not None:
+        return here.public_name, work.urls.wallet(here.path)
+    name, address, _ = (record.receiver and payee_of(work, record)) or ("", "", "")
+    return visible_name(name, address), address or None
 
 
 def _refund_of(work: Work, record: PaymentRecord) -> str | None:
@@ -189,11 +217,15 @@ def _amount(text: str | UnsetType, asset: AssetRecord | None, field: str) -> int
     if not text:
         return None
     if asset is None:
-        word = "from" if field == "min" else "to"
-        raise InvalidRequest(f"The amount {word} ({field}) is in a wallet's currency: name the wallet", field=field)
-    return require_amount(text, asset.asset, least=0)
+        raise InvalidRequest("Name a wallet too: amounts are in its currency", field=field)
+    with naming(field):
+        return require_amount(text, asset.asset, least=0)
 
 
 def _counterpart(work: Work, text: str) -> int | str:
+    text = str(pointed(text))
+    if "://" not in text and "." in text.partition("/")[0] and find_wallet(work, text) is None:
+        text = f"https://{text}"
     path = work.urls.wallet_path(text) if "://" in text else text
-    return text if path is None else require_wallet(work, path).id
+    with naming("counterpart"):
+        return text if path is None else require_wallet(work, path).id

@@ -196,8 +196,8 @@ def add_peer(
     ],
     asset_scale: Annotated[Scale, said("Its number of decimals: 2 for cents.", option="--scale", label="Decimals")],
     url: Annotated[Text, said("Where the peer takes packets (POST).", metavar="URL", label="URL")],
-    outgoing_token: Annotated[PeerToken, said("What we show the peer.")],
-    incoming_token: Annotated[PeerToken, said("What the peer shows us.")],
+    outgoing_token: Annotated[PeerToken, said("Token that we send.", label="Token that we send")],
+    incoming_token: Annotated[PeerToken, said("Token that we get.", label="Token that we get")],
     max_packet: Annotated[int, said(f"{MAX_PACKET}.", metavar="N", ge=1, le=MAX_LEDGER)] | None = None,
     credit_limit: Annotated[
         CreditLimit, said(f"{CREDIT} Without it the peer can only receive, or send what it paid before.")
@@ -251,8 +251,12 @@ def change_peer(
     work: Work,
     name: str,
     url: Annotated[Text | None, said("Where the peer takes packets now.", metavar="URL", label="URL")] = None,
-    outgoing_token: Annotated[PeerToken | None, said("What we show the peer from now on.")] = None,
-    incoming_token: Annotated[PeerToken | None, said("What the peer shows us from now on.")] = None,
+    outgoing_token: Annotated[
+        PeerToken | None, said("Token that we send from now on.", label="Token that we send")
+    ] = None,
+    incoming_token: Annotated[
+        PeerToken | None, said("Token that we get from now on.", label="Token that we get")
+    ] = None,
     max_packet: Annotated[int, said(f"{MAX_PACKET}; 0 for any.", metavar="N", ge=0, le=MAX_LEDGER)] | None = None,
     credit_limit: CreditLimit | None = None,
     add_routes: Annotated[Sequence[Text], said("A route to add.", option="--route", metavar="PREFIX")] = (),

@@ -61,7 +61,8 @@ Returned = Annotated[DecimalText | None, said("By default all that is left.")]
 Receiver = Annotated[
     Text | None,
     said(
-        "Only for money that came from another server: the wallet address that it is sent to.", metavar="WALLET_ADDRESS"
+        "The address that it goes back to, as the payer gave it to you.",
+        metavar="WALLET_ADDRESS",
     ),
 ]
 

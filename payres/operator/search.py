@@ -1,41 +1,50 @@
-"""One search for everything that has a page, by what an operator knows of it: a name, an address, an amount, an id."""
+"""One search for everything that has a page, by what an operator knows of it: a name, an address, an amount, an id.
+
+Each word must be found, in whatever order; words in quotes are one.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Final, NamedTuple, Protocol, TypeVar
+from urllib.parse import unquote, urlencode
 
-from payres.core.protocol.urls import pointed
-from payres.core.protocol.visible import visible_text
+from payres.core.protocol.amounts import MAX_LEDGER, describe_amount, parse_decimal
+from payres.core.protocol.errors import InvalidAmount
+from payres.core.protocol.urls import ADMIN_ROOT, pointed
+from payres.core.protocol.visible import visible_name, visible_text
 from payres.core.protocol.wire import Resource
-from payres.core.store.accounts import list_assets
+from payres.core.store.accounts import AssetRecord, list_assets
 from payres.core.store.audit import AUDIT, AuditRecord
 from payres.core.store.grants import GRANTS, GrantRecord
-from payres.core.store.rows import PageQuery
 from payres.core.store.wallets import WalletRecord, find_wallet
 from payres.core.store.work import Work
-from payres.html.language import Language
-from payres.html.typed_amounts import Mistyped, typed_amount
+from payres.html.typed_amounts import typed_decimal
 from payres.interledger.store.peers import list_peers
 from payres.operator.api_keys import API_KEY, ApiKey, key_of_actor
 from payres.operator.audit import ENTRY, AuditEntry
 from payres.operator.declared.declarations import CommandLine, operation
 from payres.operator.declared.inputs import Name, said
-from payres.operator.declared.shapes import Shape, labelled
+from payres.operator.declared.shapes import Cell, Column, Shape, labelled
 from payres.operator.grants import GRANT, Grant
 from payres.operator.payments import PAYMENT, Payment
 from payres.operator.peers import PEER, Peer
+from payres.operator.standing_orders import ORDER, StandingOrder
 from payres.operator.store import search as store
-from payres.operator.store.all_payments import PAYMENTS, PaymentRecord, page_of_payments
+from payres.operator.store.all_payments import PAYMENTS, PaymentRecord, read_payee
 from payres.operator.store.api_keys import API_KEYS
-from payres.operator.store.search import Condition, contains, contains_in_json, find_newest
+from payres.operator.store.search import Condition, Worth, any_of, contains, find, find_named
 from payres.operator.wallets import WALLET, Wallet
 from payres.operator.webhooks import WEBHOOK, Webhook
+from payres.people.store.standing_orders import ORDERS, OrderRecord
 from payres.webhooks.store.webhooks import list_webhooks
 
 MOST: Final = 20  # rows of a kind
+MOST_WORDS: Final = 6  # each is looked for; what follows is one with the last
 # A program finds what its key may read.
 READING: Final = "wallets:read|payments:read|grants:read|peers:read|webhooks:read|keys:read|audit:read"
+WORD: Final = re.compile('"([^"]*)"|(\\S+)')
+RANGE: Final = re.compile(r"(.+)\.\.(.+)")  # of amounts: 8.00..9.00
 _UUID: Final = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PART_OF_ID: Final = re.compile("[0-9a-f-]{6,35}")
 
@@ -48,12 +57,26 @@ class Record(Protocol):
 R = TypeVar("R", bound=Record)
 
 
+class PayeeElsewhere(Resource, frozen=True, kw_only=True):
+    """A wallet on another server, with the name that its server gave, and the number of `payments` from here to it
+    among the newest 10,000: `arrived` of them in part at least, `sent` in all, by currency."""
+
+    id: str
+    name: str | None
+    payments: int
+    arrived: int
+    sent: list[str]
+
+
 class SearchResults(Resource, frozen=True, kw_only=True):
     """At most twenty of each kind, newest first, before them what has this very id, path or name. `more` names the
-    kinds of which there are more. Texts are looked for in the newest 10,000 of a kind."""
+    kinds of which there are more. Texts and amounts are looked for in the newest 10,000 of a kind, and in as many
+    payments of the wallets that a word names."""
 
     wallets: list[Wallet]
+    wallets_elsewhere: list[PayeeElsewhere]
     payments: list[Payment]
+    orders: list[StandingOrder]
     grants: list[Grant]
     peers: list[Peer]
     webhooks: list[Webhook]
@@ -62,26 +85,51 @@ class SearchResults(Resource, frozen=True, kw_only=True):
     more: list[str]
 
 
-class Sought(NamedTuple):
-    """What is searched for, in lower case; as SQL compares it; the ids in it; and the wallets that it names."""
+class Word(NamedTuple):
+    """What must be found, in lower case; as SQL compares it; the ids in it; and the amounts that it may be."""
 
     text: str
     forms: Sequence[str]
     ids: Sequence[str]
-    wallets: Sequence[WalletRecord] = ()
+    worths: Sequence[Worth]
 
-    def among(self, records: Sequence[R], *fields: str) -> Sequence[R]:
-        """The records that have it in one of these fields, in any case of its letters, or that it names by an id."""
-        fields = (*fields, "id") if _PART_OF_ID.fullmatch(self.text) else fields
-        texts = ([str(getattr(one, name) or "").casefold() for name in fields] for one in records)
-        found = zip(records, texts, strict=True)
-        return [one for one, said in found if any(self.text in text for text in said) or str(one.id) in self.ids]
+    def is_in(self, record: Record, texts: Sequence[str]) -> bool:
+        return str(record.id) in self.ids or any(self.text in text for text in texts)
 
-    def inside(self, key: str, *columns: str, in_json: str = "NULL") -> Sequence[Condition]:
-        """The conditions that one of these columns has it, or the key if it may be a part of an id; or a text in a
-        column of JSON."""
+    def inside(self, key: str, named: Sequence[str], *others: Condition) -> Condition:
+        """The conditions that the key is one of these, or has it if it may be a part of an id; or one of the others."""
         keys = [key] if _PART_OF_ID.fullmatch(self.text) else []
-        return contains([*columns, *keys], self.forms), contains_in_json(in_json, self.forms)
+        return any_of((f"{key} IN ({', '.join('?' * len(named))})", named), contains(keys, self.forms), *others)
+
+
+def words_of(text: str) -> Sequence[str]:
+    """The words of what was typed."""
+    found = [quoted or plain for quoted, plain in WORD.findall(visible_text(text)) if quoted.strip() or plain]
+    return [*found[: MOST_WORDS - 1], *([" ".join(found[MOST_WORDS - 1 :])] if len(found) >= MOST_WORDS else [])]
+
+
+def read_word(work: Work, typed: str) -> Word:
+    typed = " ".join(typed.split()).removeprefix("…")
+    text = typed.casefold()
+    # SQLite knows the case of ASCII letters only, so it is asked for the usual spellings of others.
+    forms = [text] if text.isascii() else [text, *({typed, text.upper(), text.title()} - {text})]
+    return Word(text, forms, _UUID.findall(text), [*_worths(list_assets(work), text)])
+
+
+def _worths(assets: Sequence[AssetRecord], text: str) -> Iterable[Worth]:
+    """The amounts that a text may be, as pages write them, or a range between two."""
+    bounds = match.groups() if (match := RANGE.fullmatch(text)) else (text, text)
+    for asset in assets:
+        with suppress(ValueError, InvalidAmount):
+            least, most = (parse_decimal(typed_decimal(one, ".", asset.asset, ","), asset.asset) for one in bounds)
+            if 0 < most <= MAX_LEDGER:
+                yield Worth(asset, least, most)
+
+
+def amounts_of(word: Word) -> Sequence[str]:
+    """How pages write the amount that a word is."""
+    shown = (describe_amount(one.least, one.asset.asset).partition(" ")[2] for one in word.worths)
+    return [*dict.fromkeys(shown)]
 
 
 def _text(results: SearchResults) -> str:
@@ -94,75 +142,130 @@ def _text(results: SearchResults) -> str:
     return "\n\n".join(parts) or "Nothing was found"
 
 
-@operation(f"GET /search {READING}", command=CommandLine("search TEXT", "alice\n12.50", text=_text))
+@operation(f"GET /search {READING}", command=CommandLine("search TEXT", 'alice\n"bob 12.50"', text=_text))
 def search(
-    work: Work, q: Annotated[Name, said("A part of a name or an address, an amount, an id or its end, or a note.")]
+    work: Work,
+    q: Annotated[Name, said("Words that must be in names, addresses, notes, references or ids; or amounts.")],
 ) -> SearchResults:
-    """Find wallets, payments, grants, peers, webhooks, API keys and changes."""
-    typed = " ".join(visible_text(q).split()).removeprefix("…")
-    text = typed.casefold()
-    # SQLite knows the case of ASCII letters only, so it is asked for the usual spellings of others.
-    forms = [text] if text.isascii() else [*{text, typed, text.upper(), text.title()}]
-    sought = Sought(text, forms, _UUID.findall(text))
-    sought = sought._replace(wallets=_wallets(work, sought)[:MOST])
+    """Find wallets, payments, standing orders, grants, peers, webhooks, API keys and changes."""
+    words = [one for typed in words_of(q) if (one := read_word(work, typed)).text]
     key = key_of_actor(work)
     results: dict[str, Any] = {"more": []}
-    for name, (_, scope, shape, find) in SEARCHED.items():
-        found = find(work, sought) if text and (key is None or scope in key.scopes) else []
-        results[name] = [shape.show(work, one) for one in found[:MOST]]
+    for name, (_, scope, shape, look) in SEARCHED.items():
+        found = look(work, words) if words and (key is None or scope in key.scopes) else []
+        results[name] = [shape.show(work, one) if shape.show else one for one in found[:MOST]]
         results["more"] += [name] if len(found) > MOST else []
     return SearchResults(**results)
 
 
-def _wallets(work: Work, sought: Sought) -> Sequence[WalletRecord]:
-    path = (work.urls.wallet_path(str(pointed(sought.text))) or sought.text).removeprefix("admin/wallets/")
-    of_path = find_wallet(work, path)
-    found = [*([of_path] if of_path else []), *sought.among(store.newest_wallets(work), "path", "public_name")]
-    found.sort(key=lambda one: (one.public_name or "").casefold() != sought.text and one != of_path)
+def _wallets(work: Work, words: Sequence[Word]) -> Sequence[WalletRecord]:
+    of_path = find_wallet(work, _path(work, words[0].text)) if len(words) == 1 else None
+    found = [*([of_path] if of_path else []), *_among(words, store.newest_wallets(work), "path", "public_name")]
+    whole = " ".join(one.text for one in words)
+    found.sort(key=lambda one: (one.public_name or "").casefold() != whole and one != of_path)
     return _once(found)
 
 
-def _payments(work: Work, sought: Sought) -> Sequence[PaymentRecord]:
-    named = [PAYMENTS.by_id(work, one) for one in store.find_named(work, store.OF_PAYMENTS, sought.ids)]
-    conditions = [*sought.inside("p.id", "p.receiver", in_json="p.metadata")]
-    for asset in list_assets(work):
-        with suppress(Mistyped):
-            value = typed_amount(Language("en", work.now), sought.text, asset.asset)
-            conditions.append(store.worth(asset.id, value))
-    found = [*find_newest(work, PAYMENTS, conditions, MOST + 1)]
-    for wallet in sought.wallets:  # by its index, so that they need not be among the newest
-        found += page_of_payments(work, PageQuery(MOST + 1), work.now, wallet_id=wallet.id, used=True)[0]
-    found.sort(key=lambda one: (one.id.endswith(sought.text), one.id), reverse=True)
-    return _once(named + found)
+def _path(work: Work, text: str) -> str:
+    return unquote((work.urls.wallet_path(str(pointed(text))) or text).removeprefix("admin/wallets/"))
 
 
-def _grants(work: Work, sought: Sought) -> Sequence[GrantRecord]:
-    named = [GRANTS.by_id(work, one) for one in store.find_named(work, store.OF_GRANTS, sought.ids)]
-    of_wallets = store.of_wallets([one.id for one in sought.wallets])
-    conditions = [*sought.inside("g.id", "g.client_name", "c.identity"), of_wallets]
-    return _once([*named, *find_newest(work, store.GRANTS_OF_CLIENTS, conditions, MOST + 1)])
+def _payments(work: Work, words: Sequence[Word]) -> Sequence[PaymentRecord]:
+    named = [find_named(work, store.OF_PAYMENTS, one.ids) for one in words]
+    found = zip(words, named, strict=True)
+    met = [one.inside("p.id", ids, store.of_payment(one.forms, one.worths)) for one, ids in found]
+    first = [row for one in named for id in one for row in find(work, PAYMENTS, met, 1, ("p.id = ?", [id]))]
+    rows = [*find(work, PAYMENTS, met, MOST + 1)]
+    wallets = [one for word in words for one in _wallets(work, [word])][:MOST]
+    for wallet in wallets:  # by its index, so that they need not be among the newest
+        of = "p.wallet_address_id = ?", [wallet.id]
+        rows += find(work, PAYMENTS, met, MOST + 1, of, len(wallets))
+    end = words[0].text
+    rows.sort(key=lambda one: (one.id.endswith(end), one.id), reverse=True)
+    return _once([*first, *rows])
 
 
-def _changes(work: Work, sought: Sought) -> Sequence[AuditRecord]:
-    named = filter(None, (AUDIT.get(work, one) for one in sought.ids))
-    conditions = sought.inside("id", "actor", "action", "object", in_json="details")
-    return _once([*named, *find_newest(work, AUDIT, conditions, MOST + 1)])
+def _elsewhere(work: Work, words: Sequence[Word]) -> Sequence[PayeeElsewhere]:
+    met = [store.ELSEWHERE, *(store.of_payee(one.forms) for one in words)]
+    payees, assets = dict[str, list[store.SentRecord]](), {one.id: one.asset for one in list_assets(work)}
+    for one in find(work, store.SENT, met, store.NEWEST):
+        payees.setdefault(read_payee(one.payee)[1], []).append(one)
+    return [
+        PayeeElsewhere(
+            id=address,
+            name=visible_name(read_payee(rows[0].payee)[0], address),
+            payments=len(rows),
+            arrived=sum(one.delivered > 0 for one in rows),
+            sent=[
+                describe_amount(sum(one.sent for one in rows if one.asset_id == id), assets[id])
+                for id in dict.fromkeys(one.asset_id for one in rows)
+            ],
+        )
+        for address, rows in payees.items()
+    ]
+
+
+def _orders(work: Work, words: Sequence[Word]) -> Sequence[OrderRecord]:
+    met = [one.inside("id", one.ids, store.of_order(one.forms, one.worths)) for one in words]
+    return find(work, ORDERS, met, MOST + 1)
+
+
+def _grants(work: Work, words: Sequence[Word]) -> Sequence[GrantRecord]:
+    named = [find_named(work, store.OF_GRANTS, one.ids) for one in words]
+    met = [one.inside("g.id", ids, store.of_grant(one.forms)) for one, ids in zip(words, named, strict=True)]
+    first = [GRANTS.by_id(work, id) for id in named[0]] if len(words) == 1 else []
+    return _once([*first, *find(work, store.GRANTS_OF_CLIENTS, met, MOST + 1)])
+
+
+def _changes(work: Work, words: Sequence[Word]) -> Sequence[AuditRecord]:
+    met = [one.inside("id", one.ids, store.of_change(one.forms, one.worths)) for one in words]
+    first = [row for one in words for id in one.ids for row in find(work, AUDIT, met, 1, ("id = ?", [id]))]
+    return _once([*first, *find(work, AUDIT, met, MOST + 1)])
 
 
 def _once(records: Iterable[R]) -> Sequence[R]:
     return [*{one.id: one for one in records}.values()]
 
 
-def _few(records: Callable[[Work], Sequence[R]], *fields: str) -> Callable[[Work, Sought], Sequence[R]]:
+def _among(words: Sequence[Word], records: Sequence[R], *fields: str) -> Sequence[R]:
+    """The records that have every word in one of these fields, in any case of its letters, or in their id."""
+    texts = ([str(getattr(one, name) or "").casefold() for name in fields] for one in records)
+    found = []
+    for one, said_there in zip(records, texts, strict=True):
+        ids = [str(one.id)]
+        if all(word.is_in(one, said_there + ids * bool(_PART_OF_ID.fullmatch(word.text))) for word in words):
+            found.append(one)
+    return found
+
+
+def _few(records: Callable[[Work], Sequence[R]], *fields: str) -> Callable[[Work, Sequence[Word]], Sequence[R]]:
     """Of a kind with so few that all are looked at."""
-    return lambda work, sought: sought.among(records(work), *fields)
+    return lambda work, words: _among(words, records(work), *fields)
 
 
+def _link(one: PayeeElsewhere) -> str:
+    return f"{ADMIN_ROOT}/payments?{urlencode({'counterpart': one.id})}"
+
+
+def _count(one: PayeeElsewhere) -> str:
+    arrived = "none" if not one.arrived else "all" if one.arrived == one.payments else str(one.arrived)
+    return f"{one.payments} payment{'s' * (one.payments != 1)} from here, {arrived} arrived"
+
+
+ELSEWHERE: Final = Shape(
+    None,
+    Column("Address", lambda one: Cell(one.id.partition("://")[2], "long", _link(one)), section="payments"),
+    Column("Name", "name", "long", titles=True),
+    Column("Payments", _count),
+    Column("Paid in all", lambda one: Cell(", ".join(one.sent), "number"), "number"),
+)
 # By the members of SearchResults: what they are called, the scope of keys that may see them, their shape, and how they
 # are found.
-SEARCHED: Final[Mapping[str, tuple[str, str, Shape, Callable[[Work, Sought], Sequence[Record]]]]] = {
+SEARCHED: Final[Mapping[str, tuple[str, str, Shape, Callable[[Work, Sequence[Word]], Sequence[Any]]]]] = {
     "wallets": ("Wallets", "wallets:read", WALLET, _wallets),
+    "wallets_elsewhere": ("Wallets elsewhere", "payments:read", ELSEWHERE, _elsewhere),
     "payments": ("Payments", "payments:read", PAYMENT, _payments),
+    "orders": ("Standing orders", "payments:read", ORDER, _orders),
     "grants": ("Grants", "grants:read", GRANT, _grants),
     "peers": ("Peers", "peers:read", PEER, _few(list_peers, "name", "ilp_address", "url", "note")),
     "webhooks": ("Webhooks", "webhooks:read", WEBHOOK, _few(list_webhooks, "url", "name")),

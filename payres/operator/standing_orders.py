@@ -122,6 +122,7 @@ ORDER: Final = Shape(
     listing=Listing(
         *("orders", "There are no such standing orders", "Standing orders"),
         menu="Payments",
+        none_yet="No standing order yet",
         about="Owners set them up, pause and end them on their pages.",
         views={"All": "", "Active": "state=active", "Paused": "state=paused"},
     ),

@@ -263,11 +263,11 @@ CASES: Final = {
     "assets.set_fee": Case(
         "/admin/assets/USD/2/set",
         {"fixed": "0.20"},
-        {"basis_points": "60"},
+        {"basis_points": "0.6"},
         "eva changed the fee {kept}"
-        " You saw By eva Yours Fixed USD 0.10 0.20 0.10 Basis points 50 50 60 Fixed As eva set it: you left it alone."
-        " USD Basis points As you typed it: eva left it alone. Look it over Keep eva’s",
-        {"fixed": "0.20", "basis_points": "60"},
+        " You saw By eva Yours Fixed USD 0.10 0.20 0.10 Share % 0.5 0.5 0.6 Fixed As eva set it: you left it alone."
+        " USD Share As you typed it: eva left it alone. % Look it over Keep eva’s",
+        {"fixed": "0.20", "basis_points": "0.6"},
     ),
     "peers.change_peer": Case(
         "/admin/peers/third/change",
@@ -416,7 +416,7 @@ def test_what_was_looked_over_and_changed_meanwhile_is_shown_with_both_and_looke
 ) -> None:
     path, password = "/admin/assets/USD/2/set", {"password": PASSWORD}
     payres.write(lambda work: set_fee(work, "USD", 2, "0.10", 50))
-    looked_over = ann.send(path, choice="set", basis_points="60")
+    looked_over = ann.send(path, choice="set", basis_points="0.6")
     assert looked_over.status_code == 200
     assert eva.send(path, choice="set", fixed="0.20", **password).status_code == 303
     [back] = re.findall(r'href="([^"]+)">Change it<', looked_over.text)
@@ -429,7 +429,7 @@ def test_what_was_looked_over_and_changed_meanwhile_is_shown_with_both_and_looke
     assert (again.status_code, "Your password, because this moves money" in words) == (200, True)
     assert ann.http.post(path, data=hidden_of(again, "password") | password).status_code == 303
     saved = filled(ann.http.get(path), "fixed").fields
-    assert {name: saved[name] for name in ("fixed", "basis_points")} == {"fixed": "0.20", "basis_points": "60"}, words
+    assert {name: saved[name] for name in ("fixed", "basis_points")} == {"fixed": "0.20", "basis_points": "0.6"}, words
 
 
 def test_rate_that_was_set_since_it_was_looked_over_is_looked_over_again(

@@ -102,8 +102,15 @@ CASES: Final = (
     ("{bill_end}", "payments", lambda shop: shop.bill),
     ("USD 12.50", "payments", lambda shop: shop.paid),
     ("12,50", "payments", lambda shop: shop.paid),
-    ("books", "payments", lambda shop: shop.bill),
+    ("books", "payments", lambda shop: shop.paid),
     ("2041-7", "payments", lambda shop: shop.bill),
+    ("ALICE müller", "payments", lambda shop: shop.paid),
+    ("12.50 bücher", "payments", lambda shop: shop.paid),
+    ('"two" töpferkurs 12.50', "payments", lambda shop: shop.bill),
+    ("17.50 books", "changes", lambda shop: None),
+    ("{bill_end} books usd", "payments", lambda shop: shop.bill),
+    ("{paid} alice", "payments", lambda shop: shop.paid),
+    ("12.00..13.00 books", "payments", lambda shop: shop.paid),
     ("TÖPFERKURS", "payments", lambda shop: shop.bill),
     ('two "paper', "payments", lambda shop: shop.bill),
     ("Elsewhere.example", "payments", lambda shop: shop.remote),
@@ -138,7 +145,15 @@ def test_it_is_found(payres: Instance, shop: Shop, typed: str, kind: str, first:
     [
         *("%", "b%ks", "b_oks", "%%%", "' OR 1=1 --", "\\\\", "[a-z]ooks", "bo*", "…", "  "),
         *("\x00\x1f", "\u202e", "\u200b", "\ud800", "x" * 10_000, "é" * 10_000),
-        *("no such thing", "none", "99999.99", "1,000", "00000000-0000-7000-8000-000000000000"),
+        *(
+            "no such thing",
+            "none",
+            "99999.99",
+            "1,001",
+            "bob 99999.99",
+            "alice nobody",
+            "00000000-0000-7000-8000-000000000000",
+        ),
         *("https://[::1", "$", "$example", "ada", "-" * 8),
     ],
 )
@@ -163,7 +178,7 @@ def test_more_than_fits_is_said(payres: Instance, shop: Shop, monkeypatch: pytes
     assert found(payres, "2041-7") == {}
     assert found(payres, shop.bill)["payments"][0] == shop.bill, "by its id all the same"
     assert found(payres, "books")["wallets"] == ["books"], "by its path too"
-    assert found(payres, "books")["payments"][0] == shop.bill
+    assert found(payres, "books")["payments"][1] == shop.bill, "a wallet has its own newest"
 
 
 def test_program_finds_what_its_key_may_read(payres: Instance, shop: Shop) -> None:

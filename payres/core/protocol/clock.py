@@ -27,7 +27,7 @@ _DATE_TIME = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?"
     r"(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
 )
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_DAY_OR_MINUTE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[ T]([0-9]{2}:[0-9]{2}))?")
 # The parts of a time as text: a page shows forty times, and formatting takes four times as long.
 _MINUTES = tuple(f"T{minute // 60:02}:{minute % 60:02}:" for minute in range(24 * 60))
 _SECONDS = tuple(f"{second:02}" for second in range(60))
@@ -117,11 +117,15 @@ def parse_time(text: str) -> int:
 
 
 def parse_day_or_time(text: str) -> int:
-    """Microseconds UTC of a time, or of the start of a day such as 2026-01-31. Raises ValueError with a sentence."""
+    """Microseconds UTC of a time, also as 2026-01-31 09:30, or of the start of a day such as 2026-01-31. Raises
+    ValueError with a sentence."""
+    found = _DAY_OR_MINUTE.fullmatch(text)
     try:
-        return parse_time(f"{text}T00:00:00Z" if _DATE.fullmatch(text) else text)
+        return parse_time(f"{found[1]}T{found[2] or '00:00'}:00Z" if found else text)
     except ValueError as error:
-        raise ValueError(f"name a day such as 2026-01-31, or a time: {error}") from error
+        if found or text[10:11] == "T":
+            raise
+        raise ValueError(f"“{text}” is no day. Write it like 2026-11-24") from error
 
 
 def _midnight(year: int, month: int, day: int) -> int:

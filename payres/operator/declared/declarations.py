@@ -45,7 +45,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 class Listing(NamedTuple):
     """How a list is shown: the command prints it as the `member` of a JSON object, and as text prints `none` with the
-    `advice` for a shell if it is empty.
+    `advice` for a shell if it is empty. A page says `none_yet` where nothing was filtered.
 
     With a `title` the list is also a page, at the path of the endpoint or at `page`; `{name}` in the title stands for a
     segment of the path. `views` are queries that are often wanted, by name, and `also` is a link to another list. The
@@ -62,6 +62,7 @@ class Listing(NamedTuple):
     advice: str = ""
     narrowed: str = ""
     menu: str = ""
+    none_yet: str = ""
 
 
 class CommandLine(NamedTuple):

@@ -1,10 +1,12 @@
 """The inputs of operations: the types that many have, and what a command, an endpoint and a form make of each.
 
 Amounts are decimal texts in units of their asset, times RFC 3339. They have their types here, so that each command and
-each endpoint gives the same errors.
+each endpoint gives the same errors, and each form reads what people type by its kind.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from inspect import Parameter, signature
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -13,16 +15,21 @@ import msgspec
 from msgspec import Meta, UnsetType
 
 from payres.core.payments.idempotency import MAX_REFERENCE_LENGTH
-from payres.core.protocol.amounts import MAX_DECIMAL_LENGTH
+from payres.core.protocol.amounts import MAX_DECIMAL_LENGTH, MAX_RATE_LENGTH, Asset, format_decimal, parse_decimal
 from payres.core.protocol.clock import parse_day_or_time
-from payres.core.protocol.errors import InvalidRequest
+from payres.core.protocol.errors import DomainError, InvalidRequest
 from payres.core.protocol.visible import is_visible
 from payres.core.protocol.wire import AssetCode
 from payres.core.store.work import Environment, Work
+from payres.html.typed_amounts import typed_decimal
 
 REQUIRED: Final = Parameter.empty
 MAX_NAME_LENGTH: Final = 200
 OF_PEOPLE: Final = frozenset({"limit", "again"})
+DECIMALS: Final = frozenset({"amount", "rate"})  # kinds of inputs that are decimal texts
+GROUPED: Final = re.compile("[0-9]{1,3}(,[0-9]{3})+")
+PERCENT: Final = Asset("%", 2)  # whose smallest unit is a basis point
+PERCENT_MOST: Final = 9999
 
 
 def said(
@@ -35,6 +42,7 @@ def said(
     choices: Collection[str] = (),
     is_long: bool = False,
     label: str = "",
+    hint: str = "",
     asks: str = "",
     unless: tuple[str, str] | None = None,
     flags: Mapping[str, str] | None = None,
@@ -48,15 +56,15 @@ def said(
 
     `option` and `metavar` are for the command, and `typed` converts what was typed there or in a form to the value of
     the rule. Only words in `choices` can be chosen. A `secret` can be read from a file, and a text that `is_long` has
-    several lines. A form calls it by the `label`, or else by its name.
+    several lines. A form calls it by the `label`, or else by its name; below that is the `hint`, or else the words.
 
     More of commands, which alone have an input `of_commands`: one for a secret `asks` for it if it was not given; one
     cannot be given with another, `unless` names it and says why; a choice has `flags` with their help; the content of a
     `file` is read, or made of the text `inline`; a value is `given_by` a function, whose parameters are the options.
     """
     extra: dict[str, Any] = {"option": option, "metavar": metavar, "typed": typed, "choices": choices}
-    extra |= {"is_secret": secret, "is_long": is_long, "label": label, "asks": asks, "unless": unless, "flags": flags}
-    extra |= {"is_of_commands": of_commands, "is_file": file, "inline": inline, "given_by": given_by}
+    extra |= {"is_secret": secret, "is_long": is_long, "label": label, "hint": hint, "asks": asks, "unless": unless}
+    extra |= {"flags": flags, "is_of_commands": of_commands, "is_file": file, "inline": inline, "given_by": given_by}
     kept = {name: one for name, one in extra.items() if one not in ("", None, ()) and one is not False}
     return Meta(description=words or None, extra=kept, **schema)
 
@@ -75,6 +83,11 @@ Reference = Annotated[
 DecimalText = Annotated[
     str, Meta(max_length=MAX_DECIMAL_LENGTH, examples=["100.00"], extra={"metavar": "AMOUNT", "is_amount": True})
 ]
+RateText = Annotated[
+    str, Meta(max_length=MAX_RATE_LENGTH, description="An exact decimal, such as 0.92.", extra={"is_rate": True})
+]
+# Basis points, which forms have in per cent.
+Share = Annotated[int, Meta(extra={"is_percent": True}, ge=0, le=PERCENT_MOST)]
 Sum = Annotated[DecimalText, said("Such as 100.00, in units of the asset.")]
 Currency = Annotated[AssetCode, Meta(examples=["USD"], extra={"label": "Currency"})]
 TimeText = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"], extra={"is_day": True})]
@@ -127,9 +140,40 @@ class Input(NamedTuple):
     def is_secret(self) -> bool:
         return "is_secret" in self.extra
 
+    @property
+    def hint(self) -> str:
+        return self.extra.get("hint") or self.words
+
     def typed(self, work: Work | Environment, text: Any) -> Any:
-        """The value of what was typed in a command or a form."""
+        """The value of what was typed in a command."""
         return self.extra["typed"](work, text) if "typed" in self.extra else text
+
+    def read(self, work: Work | Environment, text: str) -> Any:
+        """The value of what was typed in a form. Operators' pages are in English, so numbers are read as these write
+        them, whatever the browser asks for: `1,000.00`; but rates have no marks for thousands. Raises InvalidRequest,
+        InvalidAmount for what can be read in two ways."""
+        return self.typed(work, self.plain(text))
+
+    def plain(self, text: str) -> str:
+        """A number as rules take it, of what was typed in a form; any other text as it is. Raises as `read` does."""
+        kind = self.kind_of_field
+        if kind in DECIMALS:
+            return typed_decimal(text, thousands="" if kind == "rate" else ",")
+        if kind == "percent":
+            try:
+                points = parse_decimal(typed_decimal(text.removesuffix("%")), PERCENT)
+            except ValueError:
+                points = PERCENT_MOST + 1
+            if points > PERCENT_MOST:
+                raise InvalidRequest(f"{text!r} is no share: write it like 0.5, and at most 99.99")
+            return str(points)
+        return text.replace(",", "") if kind == "whole" and GROUPED.fullmatch(text) else text
+
+    def filled(self, value: Any) -> str:
+        """A value as the field of a form has it."""
+        if self.kind_of_field == "percent":
+            return format_decimal(value, PERCENT).removesuffix("0").removesuffix(".0")
+        return "\n".join(value) if isinstance(value, list | tuple) else "" if value is None else str(value)
 
     @property
     def is_several(self) -> bool:
@@ -146,8 +190,8 @@ class Input(NamedTuple):
     def kind_of_field(self) -> str:
         if self.is_several:
             return "choices" if self.choices else "lines"
-        kinds = {"mark": self.is_mark, "choice": self.choices, "whole": self.type is int}
-        kinds |= {kind: self.extra.get(f"is_{kind}") for kind in ("amount", "day", "secret", "long")}
+        kinds = {kind: self.extra.get(f"is_{kind}") for kind in ("amount", "rate", "percent", "day", "secret", "long")}
+        kinds |= {"mark": self.is_mark, "choice": self.choices, "whole": self.type is int}
         return next((kind for kind, is_it in kinds.items() if is_it), "text")
 
 
@@ -175,7 +219,17 @@ def require_time(text: str, field: str) -> int:
     try:
         return parse_day_or_time(text)
     except ValueError as error:
-        raise InvalidRequest(f"{field}: {error}", field=field) from error
+        raise InvalidRequest(str(error), field=field) from error
+
+
+@contextmanager
+def naming(field: str) -> Iterator[None]:
+    """Errors inside name this field, unless they name another."""
+    try:
+        yield
+    except DomainError as error:
+        error.details.setdefault("field", field)
+        raise
 
 
 def check_name(name: str, kind: str) -> None:

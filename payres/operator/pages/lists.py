@@ -1,19 +1,23 @@
 """The pages of lists, with filters in the URL, also as CSV; and of exports."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from payres.core.http.error_answers import note_error
+from payres.core.protocol.errors import DomainError, NotFound
 from payres.core.protocol.limits import DEFAULT_PAGE, MAX_PAGE
 from payres.core.protocol.urls import ADMIN_ROOT
-from payres.core.protocol.wire import Page
+from payres.core.protocol.wire import List, Page
+from payres.core.store.work import Work
 from payres.html.exports import Export, attachment, send_export
 from payres.html.html import HEADERS, redirect
+from payres.html.sentences import ended
 from payres.operator.declared.api import PAGE_PARAMETERS, operation_parameters, read_filters
 from payres.operator.declared.declarations import Operation, declared, operation_of
+from payres.operator.declared.inputs import naming
 from payres.operator.declared.shapes import make_table
 from payres.operator.exports import export_payments
 from payres.operator.pages.sign_in import OperatorVisit
@@ -21,18 +25,28 @@ from payres.operator.services import operator_of
 
 FORMAT: Final = "format"
 LABELS: Final = {
-    "from": "From (UTC)",
-    "to": "Before (UTC)",
-    "counterpart": "Other wallet, or beginning of a URL",
+    "to": "Before",
+    "counterpart": "Payer or receiver",
     "min": "Amount from",
     "max": "Amount to",
     "reason": "Reason contains",
-    "actor": "Who contains",
-    "action": "Did what contains",
-    "object": "To what contains",
-    "withoutConsent": "Without consent too",
-    "canSignIn": "Owner has a password",
-    "used": "Without prices only looked at",
+    "actor": "By",
+    "action": "Did",
+    "object": "To",
+    "withoutConsent": "Also grants that asked nobody",
+    "canSignIn": "Password",
+    "used": "Prices that nobody paid",
+}
+HINTS: Final = dict.fromkeys(("from", "to"), "A day, or a day and a time (UTC).") | {
+    "counterpart": "A name here, or an address elsewhere.",
+    "actor": "A part is enough.",
+}
+# The words of marks that are chosen.
+SHOWN: Final = {"false": "leave out", "true": "show"}
+WORDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "withoutConsent": SHOWN,
+    "canSignIn": {"true": "set", "false": "none yet"},
+    "used": {"false": "show", "true": "leave out"},
 }
 COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
 
@@ -48,21 +62,48 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
         return redirect(_url(visit, non_empty))
     filters = read_filters(request, operation, (FORMAT,))
     narrowed = ({listing.narrowed: "true"} if listing.narrowed else {}) | filters
-    given = operation_parameters(request, operation, narrowed)
-    found = await visit.read(partial(operation.run, given=given))
+    own = {name: wire for name, wire in operation.wire_names.items() if name not in operation.segments}
+    names = {wire: name for name, wire in own.items() if not operation.inputs[name].is_of_people}
+    given = operation_parameters(
+        request, operation, {name: text for name, text in filters.items() if name not in names}
+    )
+
+    def unit(work: Work) -> Any:
+        typed = dict[str, Any]()
+        for wire, text in narrowed.items():
+            with naming(wire):
+                typed[names[wire]] = operation.inputs[names[wire]].read(work, text)
+        return operation.run(work, given | operation.read(typed))
+
+    found, problems = List[Any](result=[]), dict[str, str]()
+    try:
+        found = await visit.read(unit)
+    except DomainError as error:
+        # What is not there is a wallet: no other filter names a thing.
+        field = str(error.details.get("field", "wallet" if isinstance(error, NotFound) else ""))
+        if field not in filters:
+            raise
+        problems = {field: ended(str(note_error(request, error)))}
     count = given["page"].count if operation.is_paged else DEFAULT_PAGE
     rows = Field("first", "Rows", "choice", str(count), [*{str(n): n for n in (*COUNTS, count)}], is_required=True)
+=======
+    rows = Field("first", "Rows", "choice", str(count), [*dict.fromkeys(map(str, (*COUNTS, count)))], is_required=True)
+>>>>>>> 58d37802 (Search finds every word, numbers are read as the page writes them, and a mistake in a filter stays in its field)
     title = listing.title.format(**visit.segments)
-    if non_empty.get(FORMAT) == "csv":
+    if non_empty.get(FORMAT) == "csv" and not problems:
         table = make_table(title, shape.listed, found.result, listing.none)
         return Response(table.csv, headers=HEADERS | attachment(title, "csv"), media_type="text/csv")
+    none = listing.none if filters or not listing.none_yet else listing.none_yet
     return visit.show(
         "list.html",
+        400 if problems else 200,
         title=title,
+        problems=problems,
         about=listing.about,
         also=listing.also,
         views=[(name, f"{path}?{query}".rstrip("?")) for name, query in listing.views.items()],
         here=f"{path}?{request.url.query}".rstrip("?"),
+<<<<<<< HEAD
         new=_new(visit, operation.list_url),
         table=make_table(title, shape.on_pages, found.result, listing.none),
         filters=filters_of(operation, narrowed),
@@ -115,17 +156,19 @@ def _newer_and_older(
     ]
 
 
-def filters_of(operation: Operation, given: Mapping[str, str] = {}) -> list[Field]:
+def filters_of(operation: Operation, given: Mapping[str, str] = {}, problems: Mapping[str, str] = {}) -> list[Field]:
     """The form fields of the parameters of a query."""
     found = []
     for one in operation.inputs.values() if operation.struct else ():
         if one.name in operation.segments or one.name == "limit":
             continue
         name = operation.wire_names[one.name]
-        kind, options = ("choice", ("true", "false")) if one.is_mark else (one.kind_of_field, one.choices)
+        kind, options = ("choice", WORDS[name]) if one.is_mark else (one.kind_of_field, one.choices)
+        kind = "text" if kind == "day" else kind  # with a time too
         default = "false" if one.is_mark else one.default if isinstance(one.default, str) else ""
         field = Field(name, LABELS.get(name, name.capitalize()), kind, given.get(name) or default, options)
-        found.append(field._replace(is_required=bool(default), longest=one.longest or field.longest))
+        said = {"words": HINTS.get(name, ""), "problem": problems.get(name, "")}
+        found.append(field._replace(is_required=bool(default), longest=one.longest or field.longest, **said))
     return found
 
 

@@ -19,13 +19,12 @@ from payres.core.protocol.visible import visible_text
 from payres.core.store.work import Work
 from payres.html.concurrent_edits import WAS, ChangedMeanwhile, check_unchanged, plain_lines, sides_of
 from payres.html.forms import Form, not_of_page
-from payres.html.html import language_of, operators_language, redirect
+from payres.html.html import operators_language, redirect
 from payres.html.sentences import ended
-from payres.html.typed_amounts import typed_decimal
 from payres.operator.audit import AuditEntry, told, who_moved, who_set
 from payres.operator.declared.declarations import LookOver, Operation, OperationForm
 from payres.operator.declared.etags import Conditions, thing_of
-from payres.operator.declared.inputs import MAX_NAME_LENGTH, Input
+from payres.operator.declared.inputs import MAX_NAME_LENGTH, Input, naming
 from payres.operator.declared.long_work import in_background
 from payres.operator.declared.shapes import Cell, Fact, facts_of, members_of, path_of
 from payres.operator.movements import MOVEMENT, MadeBefore, own_reference, page_of_account
@@ -212,7 +211,7 @@ class OperationPage:
 
     def _run(self, work: Work, visit: OperatorVisit, form: Form) -> tuple[Any, FormSubject]:
         before = self._subject(work, visit)
-        check_unchanged(form, self._present(before.thing, language_of(visit.request).point))
+        check_unchanged(form, self._present(before.thing))
         sets = self.operation.shows_secret or any(form.get(name) for name in self._secret)
         if sets and form.get(SECRETS, "") not in {"", self._secrets(work, visit)}:
             raise ChangedSince(SET)
@@ -235,8 +234,7 @@ class OperationPage:
         if self.operation.is_async:
             given = await visit.read(partial(self._given, visit, form))
             meant = await visit.read(lambda work: self.form.plan(work, **given))
-            point = language_of(visit.request).point
-            form = {**form, **{name: text.replace(".", point) for name, text in meant.items() if not form.get(name)}}
+            form = {**form, **{name: text for name, text in meant.items() if not form.get(name)}}
         else:
             try:
                 await visit.write(unit)
@@ -284,9 +282,8 @@ class OperationPage:
             elif one.is_several:
                 typed[one.name] = _chosen(one, form) if one.choices else text.split()
             elif text or self._needs(one) or was is not None:
-                is_amount = one.kind_of_field == "amount"
-                text = typed_decimal(text, language_of(visit.request).point) if is_amount else text
-                typed[one.name] = one.typed(work, text)
+                with naming(one.name):
+                    typed[one.name] = one.read(work, text)
         if self._choice is not None:
             typed[self._choice] = form["choice"]
         if AGAIN in self.operation.inputs:
@@ -324,8 +321,9 @@ class OperationPage:
     def _problems(self, error: DomainError) -> Mapping[str, str]:
         """The message by its field, "" if it concerns no field."""
         wire = {encoded: name for name, encoded in self.operation.wire_names.items()}
-        named = str(error.details.get("field"))
-        field = "amount" if isinstance(error, InvalidAmount) else wire.get(named, named)
+        amounts = [one.name for one in self._inputs if one.kind_of_field == "amount"]
+        named = str(error.details.get("field", amounts[0] if isinstance(error, InvalidAmount) and amounts else ""))
+        field = wire.get(named, named)
         field = "password" if isinstance(error, SignInFailed) else field
         names = {one.name for one in self._inputs if not one.is_mark} | {"password", FACTOR}
         return {field if field in names else "": ended(str(error))}
@@ -391,7 +389,7 @@ class OperationPage:
         named = f", “{visible_text(reference)}”" if reference else ""
         button = self.form.buttons[form["choice"]]
         there = f" {way} {subject.name}" if first.account.startswith("wallet ") else ""
-        typed = Cell(typed_decimal(form.get("amount", ""), language_of(visit.request).point), "number").shown
+        typed = _understood(self.operation.inputs["amount"], form.get("amount", ""))
         return Repeated(
             f"{button.partition(' it')[0]} {first.asset_code} {typed}{there} again?",
             f"{by} that {ago} ago",
@@ -413,9 +411,7 @@ class OperationPage:
         self, visit: OperatorVisit, form: Form, problems: Mapping[str, str], thing: Any, is_looked_over: bool
     ) -> Sequence[Field]:
         """The fields; secrets have their values only where these are looked over, to be sent again."""
-        point = language_of(visit.request).point
-        present = self._present(thing, point)
-        found = []
+        present, found = self._present(thing), []
         for one in self._inputs:
             kind, derived = one.kind_of_field, one.name.rstrip("_").replace("_", " ").capitalize()
             text, default = present.get(one.name), "" if one.name in self.form.needs else one.default
@@ -426,13 +422,13 @@ class OperationPage:
                 Field(
                     name=one.name,
                     label=one.extra.get("label") or FIELDS.get(one.name, derived),
-                    words=ASKED if "is_reference" in one.extra and AGAIN in self.operation.inputs else one.words,
+                    words=ASKED if "is_reference" in one.extra and AGAIN in self.operation.inputs else one.hint,
                     kind=kind,
                     value="" if kind == "secret" and not is_looked_over else value,
                     was=was,
                     options=one.choices,
-                    unit=getattr(thing, "asset_code", "") if kind == "amount" else "",
-                    shown=_understood(kind, value, point),
+                    unit={"amount": getattr(thing, "asset_code", ""), "percent": "%"}.get(kind, ""),
+                    shown=_understood(one, value),
                     problem=problems.get(one.name, ""),
                     is_required=self._needs(one) and "is_reference" not in one.extra,
                     longest=one.longest or {"long": 10_000, "lines": 100}.get(kind, MAX_NAME_LENGTH),
@@ -440,12 +436,10 @@ class OperationPage:
             )
         return found
 
-    def _present(self, thing: Any, point: str) -> dict[str, str]:
+    def _present(self, thing: Any) -> dict[str, str]:
         """What the fields show of the thing, as texts; nothing if the form is about something new."""
         present = {} if thing is None else self.form.present(thing)
-        kinds = {one.name: one.kind_of_field for one in self._inputs if one.name in present}
-        found = {name: _text(present[name]) for name in kinds}
-        return {name: text.replace(".", point) if kinds[name] == "amount" else text for name, text in found.items()}
+        return {one.name: one.filled(present[one.name]) for one in self._inputs if one.name in present}
 
     async def _show_both(self, visit: OperatorVisit, form: Form, error: ChangedMeanwhile) -> Response:
         """The page that shows what somebody else has changed meanwhile beside what was typed, with both in the form."""
@@ -505,12 +499,12 @@ def _what(form: OperationForm) -> str:
     return next((one[0] for one in found if one), "")
 
 
-def _understood(kind: str, value: str, point: str) -> str:
-    """What was typed as these pages write it, which are in English for readers of all languages."""
-    if kind == "mark":
+def _understood(one: Input, value: str) -> str:
+    """What was typed as these pages write it."""
+    if one.is_mark:
         return "yes" if value else "no"
     try:
-        return Cell(typed_decimal(value, point), "number").shown if kind == "amount" else value
+        return Cell(one.plain(value), "number").shown if one.kind_of_field == "amount" else value
     except InvalidAmount:
         return value
 
@@ -539,10 +533,6 @@ def _filled(path: str, members: Mapping[str, Any]) -> str:
 def _chosen(one: Input, form: Form) -> list[str]:
     """The boxes that are ticked."""
     return [part for part in one.choices if form.get(f"{one.name}.{part}")]
-
-
-def _text(value: Any) -> str:
-    return "\n".join(value) if isinstance(value, list | tuple) else "" if value is None else str(value)
 
 
 def _check_unused(work: Work, form_id: str) -> None:

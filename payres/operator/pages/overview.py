@@ -1,4 +1,4 @@
-"""The overview: readiness, findings, balances, volume and the last changes; and the search."""
+"""The overview: readiness, findings, balances, volume and the last changes."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,6 @@ from starlette.responses import Response
 from payres.core.protocol.amounts import Asset, describe_amount, format_decimal
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.urls import ADMIN_ROOT
-from payres.core.protocol.visible import visible_text
 from payres.core.store.rows import PageQuery
 from payres.core.store.work import Work
 from payres.html.html import operators_language
@@ -20,10 +19,8 @@ from payres.html.language import Language
 from payres.html.sentences import ended
 from payres.operator import audit
 from payres.operator.declared.declarations import declared, operation_of
-from payres.operator.declared.inputs import MAX_NAME_LENGTH
 from payres.operator.declared.shapes import Cell, CellKind, Column, facts_of, format_size, make_table, path_of
 from payres.operator.pages.sign_in import OperatorVisit
-from payres.operator.search import SEARCHED, search
 from payres.operator.services import operator_of
 from payres.operator.upkeep import doctor
 from payres.operator.upkeep.status import KINDS, STATUS, Status, read_status
@@ -37,7 +34,6 @@ COMMAND: Final = re.compile("`[^`]*`")
 TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 
 LIVE_SECONDS: Final = 30
-FEW: Final = 5  # rows of each kind that a search has found, where it shows all kinds
 CHANGES: Final = PageQuery(4, None, "older")
 HEIGHT: Final = 96
 FLOWS: Final[Sequence[tuple[str, CellKind]]] = (("Day", "text"), ("Received", "number"), ("Sent", "number"))
@@ -150,29 +146,3 @@ def _round_up(figure: int) -> int:
     """The top of an axis: at least the figure, rounded up to one digit, and even."""
     unit = max(int(10 ** (len(str(figure)) - 1)), 2)
     return max(-(-figure // unit), 1) * unit
-
-
-async def search_page(visit: OperatorVisit) -> Response:
-    """What a search has found: a few of each kind, or all of one."""
-    asked = visit.request.query_params
-    text = " ".join(visible_text(asked.get("q", "")).split())[:MAX_NAME_LENGTH]
-    found = await visit.read(partial(search, q=text))
-    things = {name: rows for name in SEARCHED if (rows := getattr(found, name))}
-    number, kind = sum(map(len, things.values())), asked.get("kind")
-    kinds, everything = [], f"{ADMIN_ROOT}/search?{urlencode({'q': text})}"
-    for name, rows in things.items():
-        label, _, shape, _ = SEARCHED[name]
-        shown = rows if kind == name else [] if kind in things else rows[:FEW]
-        count = f"{label} {len(rows)}{' and more' if name in found.more else ''}"
-        table, url = make_table(label, shape.on_pages, shown, ""), f"{everything}&kind={name}"
-        kinds.append((table, count, url, len(shown) < len(rows)))
-    counted = f"{'More than ' if found.more else ''}{number or 'No'} result{'' if number == 1 else 's'}"
-    return visit.show(
-        "search.html",
-        searched=text,
-        title=f"{counted} for “{text}”" if text else "Search",
-        kinds=kinds,
-        views=[(f"All {number}", everything), *((count, url) for _, count, url, _ in kinds)] if len(kinds) > 1 else [],
-        here=f"{everything}&kind={kind}" if kind in things else everything,
-        is_cut=kind in found.more,
-    )

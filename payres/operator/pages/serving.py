@@ -25,7 +25,7 @@ from payres.html.html import load_templates, redirect, serve_page
 from payres.operator.declared.declarations import declared
 from payres.operator.declared.shapes import Shape
 from payres.operator.exports import export_ledger, export_payments, export_statement
-from payres.operator.pages import overview, server
+from payres.operator.pages import overview, search, server
 from payres.operator.pages.details import thing_pages
 from payres.operator.pages.lists import exports_page, send_file, show_list
 from payres.operator.pages.operations import Done, OperationPage, say
@@ -53,7 +53,7 @@ PAGES: Final[Mapping[str, Callable[..., Any]]] = {
     "/backups": server.backups_page,
     "/ledger-check": server.check_page,
     "/settings": server.settings_page,
-    "/search": overview.search_page,
+    "/search": search.page,
 }
 
 

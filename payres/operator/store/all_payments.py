@@ -1,7 +1,7 @@
 """SQL of incoming and outgoing payments together, as operators see them."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -52,11 +52,22 @@ _BOTH = """(
   FROM incoming_payment
 ) p"""
 PAYMENTS = Table(PaymentRecord, _BOTH, prefix="p.")
+# A bill without an amount that received nothing is a price that somebody looked at.
+USED = "(p.direction = 'outgoing' OR p.amount IS NOT NULL OR p.moved > 0)"
+# Whom an outgoing payment p pays, where that is known, as the payer's form or consent page has shown it, or an operator
+# has given it: a JSON array of the name, the wallet address and the purpose.
+PAYEE = """coalesce(
+  (SELECT json_array(coalesce(wish ->> 'name', ''), wish ->> 'address', coalesce(wish ->> 'purpose', ''))
+    FROM quote WHERE id = p.quote_id AND wish NOTNULL),
+  (SELECT json_array(coalesce(name, ''), address, purpose) FROM remote_bill WHERE grant_id = p.grant_id),
+  (SELECT json_array('', wallet_address, '') FROM refund WHERE return_payment_id = p.id AND wallet_address NOTNULL)
+)"""
 _COUNTERPART_HERE = """? IN (
   SELECT wallet_address_id FROM incoming_payment WHERE id = p.incoming_payment_id
   UNION ALL SELECT o.wallet_address_id FROM transfer t JOIN outgoing_payment o ON o.id = t.outgoing_payment_id
   WHERE t.incoming_payment_id = p.id
 )"""
+_COUNTERPART_THERE = f"(instr(p.receiver, ?) = 1 OR instr({PAYEE} ->> 1, ?) = 1)"
 
 
 def page_of_payments(
@@ -78,21 +89,33 @@ def page_of_payments(
 ) -> tuple[Sequence[PaymentRecord], PageBounds]:
     """A page, newest first. There are indexes by wallet and by grant; other filters are applied to each row. None
     matches all. Times are microseconds, amounts are in the wallet's minor unit. A counterpart is the id of a local
-    wallet, or a URL prefix of a remote one."""
-    conditions: dict[str, str | int | None] = {
+    wallet, or the beginning of the URL of a remote payee or bill."""
+    conditions: dict[str, Any] = {
         "p.wallet_address_id = ?": wallet_id,
         "p.grant_id = ?": grant_id,
         "p.direction = ?": direction,
         "p.created_at >= ?": since,
         "p.created_at < ?": until,
-        "instr(p.receiver, ?) = 1" if isinstance(counterpart, str) else _COUNTERPART_HERE: counterpart,
+        **_counterpart(counterpart),
         "p.moved >= ?": least,
         "p.moved <= ?": most,
         "instr(lower(p.failure), lower(?)) > 0": failure,
-        "(p.direction = 'outgoing' OR p.amount IS NOT NULL OR p.moved > 0) = ?": used,
+        f"{USED} = ?": used,
         **_state_conditions(state, now),
     }
     return select_page(tx, PAYMENTS, query, conditions)
+
+
+def payee_of(tx: Transaction, payment: PaymentRecord) -> tuple[str, str, str] | None:
+    """Whom an outgoing payment pays; None where that is not known."""
+    keys = payment.id, payment.quote_id, payment.grant_id
+    [found] = tx.execute(f"SELECT {PAYEE} FROM (SELECT ? AS id, ? AS quote_id, ? AS grant_id) p", keys).fetchone()
+    return read_payee(found) if found else None
+
+
+def read_payee(text: str) -> tuple[str, str, str]:
+    """The name, the wallet address and the purpose, as others gave them; "" for none."""
+    return msgspec.json.decode(text, type=tuple[str, str, str])
 
 
 def payments_in_order(
@@ -103,6 +126,10 @@ def payments_in_order(
     if wallet_id is not None:
         where, values = f"{where} AND p.wallet_address_id = ?", [*values, wallet_id]
     return PAYMENTS.list(tx, f"WHERE {where} ORDER BY p.id LIMIT ?", *values, rows)
+
+
+def _counterpart(given: int | str | None) -> dict[str, Any]:
+    return {_COUNTERPART_THERE: (given, given)} if isinstance(given, str) else {_COUNTERPART_HERE: given}
 
 
 def _state_conditions(state: PaymentState | None, now: int) -> dict[str, str | int | None]:

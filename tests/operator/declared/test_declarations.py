@@ -28,7 +28,7 @@ from payres.core.store.wallets import WALLETS, require_wallet
 from payres.core.store.work import Units, Work
 from payres.operator import clients, keys, peers, wallets, webhooks
 from payres.operator.declared.declarations import Operation, declared
-from payres.operator.declared.inputs import said
+from payres.operator.declared.inputs import Input, said
 from payres.people.store.standing_orders import ORDERS
 from payres.webhooks.store.webhooks import DELIVERIES, DeliveryRecord
 from tests.helpers import TIMEOUT, Json, usd
@@ -423,7 +423,8 @@ def by_request(new: New, operation: Operation, given: Given) -> Outcome:
 def by_form(new: New, operation: Operation, given: Given) -> Outcome:
     assert operation.form is not None
     path = "/admin" + operation.form.url_of({name: str(one) for name, one in given.items()})
-    fields = {name: _typed(value) for name, value in given.items() if f"{{{name}}}" not in operation.form.url}
+    inputs, form = operation.inputs, operation.form
+    fields = {name: _typed(inputs[name], one) for name, one in given.items() if f"{{{name}}}" not in form.url}
     fields |= {f"scopes.{scope}": "true" for scope in given.get("scopes", ())}
     page = new.browser.get(path)
     if page.status_code != 200:
@@ -439,10 +440,8 @@ def by_form(new: New, operation: Operation, given: Given) -> Outcome:
     return Outcome({}, "")
 
 
-def _typed(value: Any) -> str:
-    return (
-        "\n".join(value) if isinstance(value, tuple) else json.dumps(value) if isinstance(value, dict) else str(value)
-    )
+def _typed(one: Input, value: Any) -> str:
+    return json.dumps(value) if isinstance(value, dict) else one.filled(value)
 
 
 def surfaces(operation: Operation) -> dict[str, Callable[[New, Operation, Given], Outcome]]:

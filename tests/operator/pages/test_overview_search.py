@@ -39,9 +39,9 @@ def test_id_leads_to_its_thing(ann: Browser, seeded: Seeded) -> None:
 
 
 def test_nothing_is_said_kindly(ann: Browser, seeded: Seeded) -> None:
-    assert ann.words("/admin/search").startswith("Search Names, addresses, amounts, ")
-    assert ann.words("/admin/search", q=" \t\u200b").startswith("Search Names, ")
-    assert ann.words("/admin/search", q="zzz", kind="payments").startswith("No results for “zzz” Names, ")
+    assert ann.words("/admin/search").startswith("Search Every word must be found: ")
+    assert ann.words("/admin/search", q=" \t\u200b").startswith("Search Every word ")
+    assert ann.words("/admin/search", q="zzz", kind="payments").startswith("Nothing for “zzz” Every word ")
     assert ann.words("/admin/search", q="alice", kind="nonsense") == ann.words("/admin/search", q="alice")
 
 

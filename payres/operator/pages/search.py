@@ -1,0 +1,87 @@
+"""The page of the search: a few results of each kind, or all of one; and where the words alone would lead."""
+
+from functools import partial
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from payres.core.protocol.amounts import format_decimal
+from payres.core.protocol.urls import ADMIN_ROOT
+from payres.core.protocol.visible import visible_text
+from payres.core.store.work import Work
+from payres.operator.declared.inputs import MAX_NAME_LENGTH
+from payres.operator.declared.shapes import make_table
+from payres.operator.pages.sign_in import OperatorVisit
+from payres.operator.search import SEARCHED, SearchResults, Word, amounts_of, read_word, search, words_of
+
+FEW: Final = 5  # rows of each kind, where all kinds are shown
+
+
+async def page(visit: OperatorVisit) -> Response:
+    """GET /admin/search."""
+    asked = visit.request.query_params
+    text = " ".join(visible_text(asked.get("q", "")).split())[:MAX_NAME_LENGTH]
+    found, words, ways = await visit.read(partial(_look, text=text))
+    things = {name: rows for name in SEARCHED if (rows := getattr(found, name))}
+    number, kind = sum(map(len, things.values())), asked.get("kind")
+    kinds, everything = [], _url(text)
+    for name, rows in things.items():
+        label, _, shape, _ = SEARCHED[name]
+        shown = rows if kind == name else [] if kind in things else rows[:FEW]
+        count = f"{label} {len(rows)}{' and more' if name in found.more else ''}"
+        table, url = make_table(label, shape.on_pages, shown, ""), f"{everything}&kind={name}"
+        kinds.append((table, count, url, len(shown) < len(rows)))
+    counted = f"{'More than ' if found.more else ''}{number or 'No'} result{'' if number == 1 else 's'} for “{text}”"
+    both = "both" if len(words) == 2 else "all of"
+    nothing = (
+        f"Nothing has {both} {' and '.join(f'“{one.text}”' for one in words)}" if ways else f"Nothing for “{text}”"
+    )
+    return visit.show(
+        "search.html",
+        searched=text,
+        marks=[part for one in words for part in (one.text, *amounts_of(one))],
+        title=(counted if number else nothing) if text else "Search",
+        number=number,
+        both=both,
+        words=[(one.text, (amounts_of(one) or [""])[0]) for one in words],
+        ways=ways,
+        kinds=kinds,
+        views=[(f"All {number}", everything), *((count, url) for _, count, url, _ in kinds)] if len(kinds) > 1 else [],
+        here=f"{everything}&kind={kind}" if kind in things else everything,
+        is_cut=kind in found.more,
+    )
+
+
+def _look(work: Work, text: str) -> tuple[SearchResults, list[Word], list[dict[str, Any]]]:
+    """What has every word; the words; and what each of several words alone would find, or another amount near one."""
+    typed = words_of(text)
+    found, words = search(work, text), [one for word in typed if (one := read_word(work, word)).text]
+    ways = []
+    for word in words if len(words) > 1 else ():
+        ways.append(_way(work, f"Only “{word.text}”", f'"{word.text}"', "Names, addresses, notes"))
+    if not any(getattr(found, name) for name in SEARCHED):
+        ways += [_near(work, words, word) for word in words if len(words) > 1 and word.worths]
+    return found, words, ways
+
+
+def _way(work: Work, words: str, query: str, why: str) -> dict[str, Any]:
+    found = search(work, query)
+    number = sum(len(getattr(found, name)) for name in SEARCHED)
+    return {"words": words, "url": _url(query), "count": f"{number}{' and more' if found.more else ''}", "why": why}
+
+
+def _near(work: Work, words: list[Word], word: Word) -> dict[str, Any]:
+    """The other words with the whole amounts around this one."""
+    asset, value, _ = word.worths[-1]
+    unit = 10**asset.scale
+    around = (max(value - 1, 0) // unit * unit, (value // unit + 1) * unit)
+    least, most = (format_decimal(one, asset.asset) for one in around)
+    others = [one.text for one in words if one is not word]
+    query = " ".join([*(f'"{one}"' for one in others), f"{least}..{most}"])
+    said = f"{', '.join(others)}, from {least} to {most}"
+    return _way(work, said, query, "Fees and rates make amounts differ")
+
+
+def _url(text: str) -> str:
+    return f"{ADMIN_ROOT}/search?{urlencode({'q': text})}"
