@@ -208,8 +208,8 @@ def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
 def set_fee(work: Work, code: str, scale: Scale, fixed: FixedFee = "0", basis_points: BasisPoints = 0) -> AssetRecord:
     """Set the fee for sending from wallets of an asset. Prices already shown hold.
 
-    A share of the amount is rounded up to the smallest unit, so each payment costs at least one: of USD 0.02 with 50
-    basis points it is USD 0.01.
+    A share of the amount is rounded up to the smallest unit, so each payment costs at least one: of USD 0.02 with 0.5 %
+    it is USD 0.01.
     """
     found = open_asset(work, code, scale)
     try:
@@ -258,9 +258,9 @@ def show_rate(work: Work, base: str, counter: str) -> RateRecord:
 )
 def set_rate(
     work: Work,
-    base: Annotated[str, said(label="One unit of")],
-    counter: Annotated[str, said(label="buys units of")],
-    rate: Annotated[RateText, said("An exact decimal, such as 0.92.", label="so many")],
+    base: Annotated[str, said(label="Currency")],
+    counter: Annotated[str, said(label="Priced in")],
+    rate: Annotated[RateText, said("An exact decimal, such as 0.92.", label="One buys")],
 ) -> RateRecord:
     """Set how many COUNTER one BASE buys. The way back follows from it, unless you set that too.
 

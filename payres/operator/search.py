@@ -6,7 +6,8 @@ Each word must be found, in whatever order; words in quotes are one.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Annotated, Any, Final, NamedTuple, Protocol, TypeVar
+from functools import partial
+from typing import Annotated, Any, Final, Protocol, TypeVar
 from urllib.parse import unquote, urlencode
 
 from payres.core.protocol.amounts import MAX_LEDGER, describe_amount, parse_decimal
@@ -15,8 +16,9 @@ from payres.core.protocol.urls import ADMIN_ROOT, pointed
 from payres.core.protocol.visible import visible_name, visible_text
 from payres.core.protocol.wire import Resource
 from payres.core.store.accounts import AssetRecord, list_assets
-from payres.core.store.audit import AUDIT, AuditRecord
+from payres.core.store.audit import AUDIT
 from payres.core.store.grants import GRANTS, GrantRecord
+from payres.core.store.rows import Table
 from payres.core.store.wallets import WalletRecord, find_wallet
 from payres.core.store.work import Work
 from payres.html.typed_amounts import typed_decimal
@@ -33,10 +35,10 @@ from payres.operator.standing_orders import ORDER, StandingOrder
 from payres.operator.store import search as store
 from payres.operator.store.all_payments import PAYMENTS, PaymentRecord, read_payee
 from payres.operator.store.api_keys import API_KEYS
-from payres.operator.store.search import Condition, Worth, any_of, contains, find, find_named
+from payres.operator.store.search import Word, Worth, find_matches, find_named
 from payres.operator.wallets import WALLET, Wallet
 from payres.operator.webhooks import WEBHOOK, Webhook
-from payres.people.store.standing_orders import ORDERS, OrderRecord
+from payres.people.store.standing_orders import ORDERS
 from payres.webhooks.store.webhooks import list_webhooks
 
 MOST: Final = 20  # rows of a kind
@@ -85,23 +87,6 @@ class SearchResults(Resource, frozen=True, kw_only=True):
     more: list[str]
 
 
-class Word(NamedTuple):
-    """What must be found, in lower case; as SQL compares it; the ids in it; and the amounts that it may be."""
-
-    text: str
-    forms: Sequence[str]
-    ids: Sequence[str]
-    worths: Sequence[Worth]
-
-    def is_in(self, record: Record, texts: Sequence[str]) -> bool:
-        return str(record.id) in self.ids or any(self.text in text for text in texts)
-
-    def inside(self, key: str, named: Sequence[str], *others: Condition) -> Condition:
-        """The conditions that the key is one of these, or has it if it may be a part of an id; or one of the others."""
-        keys = [key] if _PART_OF_ID.fullmatch(self.text) else []
-        return any_of((f"{key} IN ({', '.join('?' * len(named))})", named), contains(keys, self.forms), *others)
-
-
 def words_of(text: str) -> Sequence[str]:
     """The words of what was typed."""
     found = [quoted or plain for quoted, plain in WORD.findall(visible_text(text)) if quoted.strip() or plain]
@@ -113,7 +98,8 @@ def read_word(work: Work, typed: str) -> Word:
     text = typed.casefold()
     # SQLite knows the case of ASCII letters only, so it is asked for the usual spellings of others.
     forms = [text] if text.isascii() else [text, *({typed, text.upper(), text.title()} - {text})]
-    return Word(text, forms, _UUID.findall(text), [*_worths(list_assets(work), text)])
+    worths = [*_worths(list_assets(work), text)]
+    return Word(text, forms, _UUID.findall(text), bool(_PART_OF_ID.fullmatch(text)), worths)
 
 
 def _worths(assets: Sequence[AssetRecord], text: str) -> Iterable[Worth]:
@@ -171,24 +157,20 @@ def _path(work: Work, text: str) -> str:
 
 
 def _payments(work: Work, words: Sequence[Word]) -> Sequence[PaymentRecord]:
-    named = [find_named(work, store.OF_PAYMENTS, one.ids) for one in words]
-    found = zip(words, named, strict=True)
-    met = [one.inside("p.id", ids, store.of_payment(one.forms, one.worths)) for one, ids in found]
-    first = [row for one in named for id in one for row in find(work, PAYMENTS, met, 1, ("p.id = ?", [id]))]
-    rows = [*find(work, PAYMENTS, met, MOST + 1)]
+    look = partial(find_matches, work, PAYMENTS, words, store.of_payment, MOST + 1)
+    rows = [*look(store.OF_PAYMENTS)]
     wallets = [one for word in words for one in _wallets(work, [word])][:MOST]
     for wallet in wallets:  # by its index, so that they need not be among the newest
-        of = "p.wallet_address_id = ?", [wallet.id]
-        rows += find(work, PAYMENTS, met, MOST + 1, of, len(wallets))
-    end = words[0].text
-    rows.sort(key=lambda one: (one.id.endswith(end), one.id), reverse=True)
-    return _once([*first, *rows])
+        rows += look(of_wallet=wallet.id, share=len(wallets))
+    ids, end = {id for one in words for id in one.ids}, words[0].text
+    rows.sort(key=lambda one: (one.id.endswith(end) or one.id in ids, one.id), reverse=True)
+    return _once(rows)
 
 
 def _elsewhere(work: Work, words: Sequence[Word]) -> Sequence[PayeeElsewhere]:
-    met = [store.ELSEWHERE, *(store.of_payee(one.forms) for one in words)]
     payees, assets = dict[str, list[store.SentRecord]](), {one.id: one.asset for one in list_assets(work)}
-    for one in find(work, store.SENT, met, store.NEWEST):
+    words = [one._replace(ids=(), is_part_of_id=False) for one in words]  # those of payments
+    for one in find_matches(work, store.SENT, words, store.of_sent, store.NEWEST):
         payees.setdefault(read_payee(one.payee)[1], []).append(one)
     return [
         PayeeElsewhere(
@@ -205,40 +187,36 @@ def _elsewhere(work: Work, words: Sequence[Word]) -> Sequence[PayeeElsewhere]:
     ]
 
 
-def _orders(work: Work, words: Sequence[Word]) -> Sequence[OrderRecord]:
-    met = [one.inside("id", one.ids, store.of_order(one.forms, one.worths)) for one in words]
-    return find(work, ORDERS, met, MOST + 1)
-
-
 def _grants(work: Work, words: Sequence[Word]) -> Sequence[GrantRecord]:
-    named = [find_named(work, store.OF_GRANTS, one.ids) for one in words]
-    met = [one.inside("g.id", ids, store.of_grant(one.forms)) for one, ids in zip(words, named, strict=True)]
-    first = [GRANTS.by_id(work, id) for id in named[0]] if len(words) == 1 else []
-    return _once([*first, *find(work, store.GRANTS_OF_CLIENTS, met, MOST + 1)])
-
-
-def _changes(work: Work, words: Sequence[Word]) -> Sequence[AuditRecord]:
-    met = [one.inside("id", one.ids, store.of_change(one.forms, one.worths)) for one in words]
-    first = [row for one in words for id in one.ids for row in find(work, AUDIT, met, 1, ("id = ?", [id]))]
-    return _once([*first, *find(work, AUDIT, met, MOST + 1)])
+    named = (
+        find_named(work, store.OF_GRANTS, words[0].ids) if len(words) == 1 else ()
+    )  # also of those nobody decides on
+    found = find_matches(work, store.GRANTS_OF_CLIENTS, words, store.of_grant, MOST + 1, store.OF_GRANTS)
+    return _once([*(GRANTS.by_id(work, one) for one in named), *found])
 
 
 def _once(records: Iterable[R]) -> Sequence[R]:
     return [*{one.id: one for one in records}.values()]
 
 
+def _rows(table: Table[Any], met_by: Callable[[Word], store.Condition]) -> Callable[..., Sequence[Any]]:
+    """Of a table of which the newest rows are looked at."""
+    return lambda work, words: _once(find_matches(work, table, words, met_by, MOST + 1))
+
+
 def _among(words: Sequence[Word], records: Sequence[R], *fields: str) -> Sequence[R]:
     """The records that have every word in one of these fields, in any case of its letters, or in their id."""
+
+    def has(one: R, texts: Sequence[str], word: Word) -> bool:
+        is_named = str(one.id) in word.ids or (word.is_part_of_id and word.text in str(one.id))
+        return is_named or any(word.text in text for text in texts)
+
     texts = ([str(getattr(one, name) or "").casefold() for name in fields] for one in records)
-    found = []
-    for one, said_there in zip(records, texts, strict=True):
-        ids = [str(one.id)]
-        if all(word.is_in(one, said_there + ids * bool(_PART_OF_ID.fullmatch(word.text))) for word in words):
-            found.append(one)
-    return found
+    found = zip(records, texts, strict=True)
+    return [one for one, said_there in found if all(has(one, said_there, word) for word in words)]
 
 
-def _few(records: Callable[[Work], Sequence[R]], *fields: str) -> Callable[[Work, Sequence[Word]], Sequence[R]]:
+def _few(records: Callable[[Work], Sequence[R]], *fields: str) -> Callable[..., Sequence[R]]:
     """Of a kind with so few that all are looked at."""
     return lambda work, words: _among(words, records(work), *fields)
 
@@ -265,10 +243,10 @@ SEARCHED: Final[Mapping[str, tuple[str, str, Shape, Callable[[Work, Sequence[Wor
     "wallets": ("Wallets", "wallets:read", WALLET, _wallets),
     "wallets_elsewhere": ("Wallets elsewhere", "payments:read", ELSEWHERE, _elsewhere),
     "payments": ("Payments", "payments:read", PAYMENT, _payments),
-    "orders": ("Standing orders", "payments:read", ORDER, _orders),
+    "orders": ("Standing orders", "payments:read", ORDER, _rows(ORDERS, store.of_order)),
     "grants": ("Grants", "grants:read", GRANT, _grants),
     "peers": ("Peers", "peers:read", PEER, _few(list_peers, "name", "ilp_address", "url", "note")),
     "webhooks": ("Webhooks", "webhooks:read", WEBHOOK, _few(list_webhooks, "url", "name")),
     "api_keys": ("API keys", "keys:read", API_KEY, _few(lambda work: API_KEYS.list(work)[::-1], "name")),
-    "changes": ("Changes", "audit:read", ENTRY, _changes),
+    "changes": ("Changes", "audit:read", ENTRY, _rows(AUDIT, store.of_change)),
 }

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 import pytest
 from playwright.async_api import Page, ViewportSize, expect
 
-from payres.operator import operators
+from payres.core.store.work import Work
+from payres.operator import assets, operators, wallets
 from tests.browser.conftest import PASSWORD, OpenPage
-from tests.browser.screens import AXE, check
+from tests.browser.screens import AXE, check, fits
 from tests.instance import Instance, run_instance
 from tests.operator.pages.seed import Seeded, fill
 
@@ -29,6 +30,11 @@ PATHS = (
         "/search?q=alice",
         "/search?q=script&kind=payments",
         "/search?q=nothing+of+this",
+        "/search?q=bob+25.51",
+        "/search?q=alice+25.00",
+        "/payments?wallet=alice&from=yesterday",
+        "/set-rate",
+        "/assets/USD/2/set",
         "/exports",
         "/settings",
     ),
@@ -73,6 +79,30 @@ async def test_every_page_fits_and_can_be_read_by_everyone(
     await check(page, f"{server.base_url}/admin")
     made = server.write(lambda work: operators.make_link(work, "ann"))
     await check(page, made.url)
+
+
+async def test_long_amounts_fit_a_telephone(server: Instance, seeded: Seeded, open_page: OpenPage) -> None:
+    def unit(work: Work) -> None:
+        wallets.create_wallet(work, "rich", "USD", 2, "Rich", None)
+        for number in range(2):
+            wallets.deposit(work, "rich", "987654321234.56", f"transfer {number}")
+        assets.deposit_liquidity(work, "USD", 2, "90000000000000000.00")
+
+    server.write(unit)
+    page = await open_page()
+    await sign_in(page, server, "long")
+    for path in ("/wallets/rich", "/wallets/rich/deposit", "/wallets/rich/movements", "/wallets", "/assets/USD/2", ""):
+        await fits(page, f"{server.base_url}/admin{path}", (390,))
+        for figure in await page.locator("main .number .money, main td.number, main dd.number").all():
+            card = await figure.evaluate("one => one.closest('.card').getBoundingClientRect().right")
+            assert await figure.evaluate("one => one.getBoundingClientRect().right") < card, (
+                path,
+                await figure.text_content(),
+            )
+    await page.goto(f"{server.base_url}/admin/assets/USD/2/deposit")
+    await page.locator("[name=amount]").fill("1234567890.00")
+    await page.get_by_role("button", name="Look it over").click()
+    await fits(page, widths=(390,))
 
 
 async def test_menu_is_two_rows_on_a_phone_and_search_is_on_lists_only(

@@ -10,16 +10,19 @@ import pytest
 from payres.core.store.audit import AUDIT
 from payres.core.store.grants import INTERACTIONS
 from payres.core.store.outgoing_payments import OUTGOING
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.operator import wallets
 from payres.operator.peers import write_note
 from payres.operator.search import MOST, READING, SEARCHED, search
 from payres.operator.store import search as store
+from payres.people.store.standing_orders import ORDERS
 from payres.webhooks.store.webhooks import list_webhooks
 from tests.helpers import TIMEOUT, last_segment, usd
 from tests.instance import Instance, run_instance
-from tests.operator.pages.seed import fill
+from tests.operator.pages.seed import fail_to_pay_frank, fill
 from tests.operator.programs import Program
+from tests.works import standing_order
 
 
 class Shop(NamedTuple):
@@ -35,6 +38,8 @@ class Shop(NamedTuple):
     webhook: str
     key: str
     change: str
+    frank: str
+    order: str
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +65,13 @@ def shop(payres: Instance) -> Shop:
     paid = payres.client.create_outgoing_payment(payres.wallet("alice"), quote["id"])
     bill_id, paid_id, quote_id = (last_segment(one["id"]) for one in (bill, paid, quote))
 
+    def pay_elsewhere(work: Work) -> tuple[str, str]:
+        order = standing_order(require_wallet(work, "alice").id, "https://tide.example/frank", payee_name="Frank")
+        ORDERS.insert(work, order)
+        return fail_to_pay_frank(work, "for the Herring"), order.id
+
+    made = payres.write(pay_elsewhere)
+
     def read(work: Work) -> Shop:
         grant = OUTGOING.by_id(work, paid_id).grant_id or ""
         interaction = INTERACTIONS.find(work, grant_id=grant)
@@ -67,7 +79,7 @@ def shop(payres: Instance) -> Shop:
         [webhook], [change, *_] = list_webhooks(work), AUDIT.list(work, "WHERE action = 'peer.add'")
         return Shop(
             *(bill_id, paid_id, quote_id, grant, interaction.id),
-            *(seeded.failed, seeded.packet, webhook.id, seeded.api_key, change.id),
+            *(seeded.failed, seeded.packet, webhook.id, seeded.api_key, change.id, *made),
         )
 
     return payres.read(read)
@@ -104,6 +116,17 @@ CASES: Final = (
     ("12,50", "payments", lambda shop: shop.paid),
     ("books", "payments", lambda shop: shop.paid),
     ("2041-7", "payments", lambda shop: shop.bill),
+    ("frank", "payments", lambda shop: shop.frank),
+    ("FRANK’S “FISH”", "payments", lambda shop: shop.frank),
+    ("tide.example", "payments", lambda shop: shop.frank),
+    ("tide.example/frank 18.00", "payments", lambda shop: shop.frank),
+    ("alice frank", "payments", lambda shop: shop.frank),
+    ("17.99 eur frank", "payments", lambda shop: shop.frank),
+    ("bill 2041-9", "payments", lambda shop: shop.frank),
+    ("herring tide", "payments", lambda shop: shop.frank),
+    ("{frank_end} frank", "payments", lambda shop: shop.frank),
+    ("frank", "wallets_elsewhere", lambda shop: "https://tide.example/frank"),
+    ("tide frank", "orders", lambda shop: shop.order),
     ("ALICE müller", "payments", lambda shop: shop.paid),
     ("12.50 bücher", "payments", lambda shop: shop.paid),
     ('"two" töpferkurs 12.50', "payments", lambda shop: shop.bill),
@@ -133,7 +156,7 @@ CASES: Final = (
 
 @pytest.mark.parametrize(("typed", "kind", "first"), CASES, ids=[f"{kind}: {typed}" for typed, kind, _ in CASES])
 def test_it_is_found(payres: Instance, shop: Shop, typed: str, kind: str, first: Callable[[Shop], str | None]) -> None:
-    names = shop._asdict() | {"base": payres.base_url, "bill_end": shop.bill[-8:]}
+    names = shop._asdict() | {"base": payres.base_url, "bill_end": shop.bill[-8:], "frank_end": shop.frank[-12:-2]}
     text = typed.format(**names, client=payres.client.wallet_address)
     results = found(payres, text)
     assert kind in results, results
@@ -178,15 +201,16 @@ def test_more_than_fits_is_said(payres: Instance, shop: Shop, monkeypatch: pytes
     assert found(payres, "2041-7") == {}
     assert found(payres, shop.bill)["payments"][0] == shop.bill, "by its id all the same"
     assert found(payres, "books")["wallets"] == ["books"], "by its path too"
-    assert found(payres, "books")["payments"][1] == shop.bill, "a wallet has its own newest"
+    assert found(payres, "books")["payments"][0] == shop.bill, "a wallet has its own newest"
 
 
 def test_program_finds_what_its_key_may_read(payres: Instance, shop: Shop) -> None:
     with httpx2.Client(timeout=TIMEOUT) as http:
         whole = Program(payres, http).get("/search", q="alice")
-        assert {kind for kind, found in whole.items() if found} == {"wallets", "payments", "grants", "changes"}
+        assert {kind for kind, found in whole.items() if found} == {"wallets", "payments", "orders", "grants", "changes"}
         assert [one["path"] for one in whole["wallets"]] == ["alice"]
         less = Program(payres, http, "payments:read", "peers:read").get("/search", q="alice")
-        assert {kind: found for kind, found in less.items() if found} == {"payments": whole["payments"]}
+        seen = {kind: whole[kind] for kind in ("payments", "orders")}
+        assert {kind: found for kind, found in less.items() if found} == seen
         assert Program(payres, http, "wallets:fund").ask("GET", "/search", q="alice").status_code == 403
     assert {*READING.split("|")} == {scope for _, scope, _, _ in SEARCHED.values()}

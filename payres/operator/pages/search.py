@@ -13,7 +13,8 @@ from payres.core.store.work import Work
 from payres.operator.declared.inputs import MAX_NAME_LENGTH
 from payres.operator.declared.shapes import make_table
 from payres.operator.pages.sign_in import OperatorVisit
-from payres.operator.search import SEARCHED, SearchResults, Word, amounts_of, read_word, search, words_of
+from payres.operator.search import SEARCHED, SearchResults, amounts_of, read_word, search, words_of
+from payres.operator.store.search import Word
 
 FEW: Final = 5  # rows of each kind, where all kinds are shown
 
@@ -45,7 +46,8 @@ async def page(visit: OperatorVisit) -> Response:
         number=number,
         both=both,
         words=[(one.text, (amounts_of(one) or [""])[0]) for one in words],
-        ways=ways,
+        unknown=[one.text for one, way in zip(words, ways, strict=False) if one.worths and way["count"] == "0"],
+        ways=ways if number else [way for way in ways if way["count"] != "0"],
         kinds=kinds,
         views=[(f"All {number}", everything), *((count, url) for _, count, url, _ in kinds)] if len(kinds) > 1 else [],
         here=f"{everything}&kind={kind}" if kind in things else everything,
@@ -57,11 +59,11 @@ def _look(work: Work, text: str) -> tuple[SearchResults, list[Word], list[dict[s
     """What has every word; the words; and what each of several words alone would find, or another amount near one."""
     typed = words_of(text)
     found, words = search(work, text), [one for word in typed if (one := read_word(work, word)).text]
-    ways = []
-    for word in words if len(words) > 1 else ():
-        ways.append(_way(work, f"Only “{word.text}”", f'"{word.text}"', "Names, addresses, notes"))
+    if len(words) < 2:
+        return found, words, []
+    ways = [_way(work, f"Only “{one.text}”", f'"{one.text}"', "Names, addresses, notes") for one in words]
     if not any(getattr(found, name) for name in SEARCHED):
-        ways += [_near(work, words, word) for word in words if len(words) > 1 and word.worths]
+        ways += [_near(work, words, one) for one in words if one.worths]
     return found, words, ways
 
 

@@ -1,13 +1,17 @@
 """What the pages show in tests: a little of everything, and texts that try to be more than text."""
 
+import json
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from payres.core.payments import ledger
 from payres.core.protocol.amounts import Asset, ProbedPath, Terms
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.core.store import clients
 from payres.core.store.outgoing_payments import OUTGOING, OutgoingRecord
+from payres.core.store.quotes import QUOTES, QuoteRecord
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.interledger import clearing
@@ -85,6 +89,30 @@ def _leave_undelivered(work: Work, paid: OutgoingRecord) -> str:
         note_attempts(work, webhook.id, [(ToSend(event), attempt), (ToSend(event), Attempt(work.now, 204, None))])
     WEBHOOKS.update(work, webhook.id, state="disabled")
     return webhook.id
+
+
+def fail_to_pay_frank(work: Work, note: str = "") -> str:
+    """The id of a payment from alice to a wallet elsewhere, made by a form of its owner, that nobody answered."""
+    wallet = require_wallet(work, "alice")
+    client = clients.ensure_client(work, "https://own.example", "https://own.example", None, work.now)
+    path = ProbedPath(Fraction(9, 10), Fraction(91, 100), 1000)
+    receiver = f"https://tide.example/incoming-payments/{work.new_id()}"
+    terms = Terms(
+        receiver=receiver, incoming_payment_id=None, debit=1800, fee=0, receive=1799, asset=Asset("EUR", 2), path=path
+    )
+    wish = {"to": "tide.example/frank", "name": "Frank’s “Fish”", "address": "https://tide.example/frank"}
+    kept = {**wish, "is_bill": True, "purpose": "Bill 2041-9"}
+    quote = QuoteRecord(work.new_id(), wallet.id, client.id, terms, work.now, work.now + 1, None, json.dumps(kept))
+    QUOTES.insert(work, quote)
+    payment = msgspec.structs.replace(
+        sending_payment(work.new_id(), wallet.id, client.id, work.now, terms, None),
+        quote_id=quote.id,
+        metadata=json.dumps({"description": note}),
+    )
+    OUTGOING.insert(work, payment)
+    ledger.hold(work, wallet.account_id, 1800, outgoing_payment_id=payment.id)
+    end_remote(work, OUTGOING.by_id(work, payment.id), "nobody answered")
+    return payment.id
 
 
 def give_up(work: Work) -> tuple[str, str]:

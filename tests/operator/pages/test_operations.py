@@ -10,7 +10,7 @@ import pytest
 
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.interledger.node import node_of
-from payres.operator import due_work, keys, wallets
+from payres.operator import assets, due_work, keys, wallets
 from payres.operator.wallets import deposit
 from payres.people.store.refunds import refunds_of
 from tests.helpers import TIMEOUT, last_segment, sign_in_token, usd, wait_until
@@ -184,17 +184,27 @@ def test_equal_deposit_is_looked_at_once_more_whoever_made_the_first(payres: Ins
     payres.check_ledger()
 
 
-@pytest.mark.parametrize(
-    ("language", "typed", "shown"),
-    [("de", "1.234,5", "1,234.5"), ("de", "12,50", "12.50"), ("en", "1,234.50", "1,234.50"), ("en", "1000", "1,000")],
-)
-def test_amount_is_looked_over_as_it_is_understood(
-    payres: Instance, ann: Browser, language: str, typed: str, shown: str
-) -> None:
-    path = "/admin/wallets/alice/deposit"
-    form = hidden_fields(ann.get(path)) | {"choice": "deposit", "amount": typed}
-    looked_over = ann.http.post(path, data=form, headers={"Accept-Language": language})
-    assert f"Amount USD {shown} " in words_of(looked_over)
+@pytest.mark.parametrize("language", ["en", "de", "de-CH", "es", ""])
+def test_forms_read_the_same_in_every_browser(payres: Instance, ann: Browser, language: str) -> None:
+    """The pages are in English in all of them, and write 1,000.00."""
+    payres.write(lambda work: assets.set_rate(work, "EUR", "USD", "1.00"))
+    headers, main = {"Accept-Language": language}, "/admin"
+    path = f"{main}/wallets/alice/deposit"
+    for typed in ("1,000", "1,000.00", "1.000,00"):
+        form = hidden_fields(ann.get(path)) | {"choice": "deposit", "amount": typed}
+        shown = words_of(ann.http.post(path, data=form, headers=headers))
+        assert re.search(r"Amount USD 1,000(\.00)? ", shown), shown
+    path = f"{main}/set-rate"
+    form = hidden_fields(ann.get(path)) | {"choice": "set", "base": "EUR", "counter": "USD", "rate": "1,10"}
+    assert "One EUR buys USD 1.10?" in words_of(ann.http.post(path, data=form, headers=headers))
+    path = f"{main}/assets/USD/2/set"
+    page = ann.http.get(path, headers=headers)
+    assert 'name="fixed" type="text" value="0.00"' in page.text
+    form = hidden_fields(page) | {"choice": "set", "fixed": "0,10", "basis_points": "0,5"}
+    shown = words_of(ann.http.post(path, data=form, headers=headers))
+    assert "Each payment, USD 0.00 0.10 and of the amount 0 % 0.5 %" in shown, shown
+    found = ann.http.get(f"{main}/payments?wallet=alice&min=1,000.00", headers=headers)
+    assert (found.status_code, 'value="1,000.00"' in found.text) == (200, True)
 
 
 @pytest.mark.parametrize(

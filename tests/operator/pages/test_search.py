@@ -1,12 +1,13 @@
 """The page of the search, as operators read it."""
 
 import re
+from html import unescape
 
 import pytest
 
 from tests.instance import Instance
-from tests.operator.pages.browser import Browser
-from tests.operator.pages.seed import HOSTILE, Seeded, fill
+from tests.operator.pages.browser import Browser, words_of
+from tests.operator.pages.seed import HOSTILE, Seeded, fail_to_pay_frank, fill
 
 
 @pytest.fixture(scope="module")
@@ -56,3 +57,36 @@ def test_hostile_text_is_text(ann: Browser, seeded: Seeded, text: str) -> None:
 
 def test_only_who_is_signed_in_searches(browser: Browser, payres: Instance) -> None:
     assert browser.get("/admin/search", q="alice").status_code == 401
+
+
+def test_words_must_all_be_found_and_each_leads_on(ann: Browser, payres: Instance, seeded: Seeded) -> None:
+    payres.write(fail_to_pay_frank)
+    words = ann.words("/admin/search", q="alice 18.00")
+    assert words.startswith("1 result for “alice 18.00” With both: alice and the amount 18.00. Only alice, "), words
+    assert " · Only 18.00, 1 " in words
+    assert "Alice pays Frank’s “Fish” " in words
+    assert marked(ann, "alice 18") == {"Alice", "18.00"}
+    none = ann.words("/admin/search", q="frank 18.51")
+    near = "frank, from 18.00 to 19.00Fees and rates make amounts differ"
+    assert none.startswith("Nothing has both “frank” and “18.51” No payment, bill or deposit is of 18.51. "), none
+    assert "Only “frank”Names, addresses, notes" in none
+    assert near in none
+    [link] = re.findall(
+        r'href="(/admin/search[^"]*18\.00\.\.19\.00[^"]*)"', ann.get("/admin/search?q=frank 18.51").text
+    )
+    assert ann.words(unescape(link)).startswith("1 result for “"), link
+
+
+def test_wallet_elsewhere_leads_to_its_payments(ann: Browser, payres: Instance, seeded: Seeded) -> None:
+    frank = payres.write(fail_to_pay_frank)
+    page = ann.get("/admin/search", q="frank")
+    assert re.findall(r"<h2>(.*?)</h2>", page.text) == ["Wallets elsewhere", "Payments"]
+    words = words_of(page)
+    assert re.search(r"Frank’s “Fish” tide.example/frank ?\d payments from here, none arrived USD 0.00", words), words
+    assert "Names of wallets elsewhere are as their servers gave them." in words
+    [link] = {one for one in re.findall(r'href="([^"]+)"', page.text) if "counterpart" in one}
+    rows = ann.rows(link)
+    assert frank in {row["Payment"] for row in rows}
+    assert {row["title"] for row in rows} == {"Alice pays Frank’s “Fish”"}
+    assert "Alice pays Frank’s “Fish” USD 18.00 Outgoing payment " in ann.words(f"/admin/payments/{frank}")
+    assert "<title>Alice pays Frank’s “Fish” USD 18.00 ·" in ann.get(f"/admin/payments/{frank}").text
