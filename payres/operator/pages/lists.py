@@ -86,9 +86,6 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
         problems = {field: ended(str(note_error(request, error)))}
     count = given["page"].count if operation.is_paged else DEFAULT_PAGE
     rows = Field("first", "Rows", "choice", str(count), [*{str(n): n for n in (*COUNTS, count)}], is_required=True)
-=======
-    rows = Field("first", "Rows", "choice", str(count), [*dict.fromkeys(map(str, (*COUNTS, count)))], is_required=True)
->>>>>>> 58d37802 (Search finds every word, numbers are read as the page writes them, and a mistake in a filter stays in its field)
     title = listing.title.format(**visit.segments)
     if non_empty.get(FORMAT) == "csv" and not problems:
         table = make_table(title, shape.listed, found.result, listing.none)
@@ -103,10 +100,9 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
         also=listing.also,
         views=[(name, f"{path}?{query}".rstrip("?")) for name, query in listing.views.items()],
         here=f"{path}?{request.url.query}".rstrip("?"),
-<<<<<<< HEAD
         new=_new(visit, operation.list_url),
-        table=make_table(title, shape.on_pages, found.result, listing.none),
-        filters=filters_of(operation, narrowed),
+        table=make_table(title, shape.on_pages, found.result, none),
+        filters=filters_of(operation, narrowed, problems),
         is_filtered=bool(filters),
         rows=[rows] if operation.is_paged else [],
         is_resized=count != DEFAULT_PAGE,
@@ -163,7 +159,7 @@ def filters_of(operation: Operation, given: Mapping[str, str] = {}, problems: Ma
         if one.name in operation.segments or one.name == "limit":
             continue
         name = operation.wire_names[one.name]
-        kind, options = ("choice", WORDS[name]) if one.is_mark else (one.kind_of_field, one.choices)
+        kind, options = ("select", WORDS[name]) if one.is_mark else (one.kind_of_field, one.choices)
         kind = "text" if kind == "day" else kind  # with a time too
         default = "false" if one.is_mark else one.default if isinstance(one.default, str) else ""
         field = Field(name, LABELS.get(name, name.capitalize()), kind, given.get(name) or default, options)
