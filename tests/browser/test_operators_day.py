@@ -298,7 +298,7 @@ async def finds_a_payment_and_sends_it_back(day: Operator, server: Instance) -> 
     await day.follow("Branch 217")
     await day.follow("Payments")
     await day.search(last_segment(bill))
-    await day.follow("bob is paid")
+    await day.follow("bob is paid", "bob is paid USD 25.00")
     await day.follow("Refund")
     await day.fill(amount="99", reference="broken cup")
     await day.press("Look it over", "Refund")
@@ -306,7 +306,7 @@ async def finds_a_payment_and_sends_it_back(day: Operator, server: Instance) -> 
     await day.has(amount="99", reference="broken cup")
     await day.fill(amount="5")
     await day.press("Look it over", "Refund?")
-    await day.look_over("USD 5", "broken cup", then="bob is paid")
+    await day.look_over("USD 5", "broken cup", then="bob is paid USD 25.00")
     await day.was_told("USD 5.00 of USD 25.00 went back")
     assert server.balance("alice") == "980.00"
 

@@ -46,7 +46,7 @@ def test_full_disk_is_an_error_in_a_sentence(payres: Command, database: Path) ->
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("payments", "--from", "yesterday"), "name a day such as 2026-01-31"),
+        (("payments", "--from", "yesterday"), "“yesterday” is no day. Write it like 2026-11-24"),
         (("payments", "--json"), "use --format jsonl"),
         (("ledger", "--from", "2026-02-01", "--to", "2026-02-01"), "from must be before to"),
     ],

@@ -207,7 +207,8 @@ def test_more_than_fits_is_said(payres: Instance, shop: Shop, monkeypatch: pytes
 def test_program_finds_what_its_key_may_read(payres: Instance, shop: Shop) -> None:
     with httpx2.Client(timeout=TIMEOUT) as http:
         whole = Program(payres, http).get("/search", q="alice")
-        assert {kind for kind, found in whole.items() if found} == {"wallets", "payments", "orders", "grants", "changes"}
+        kinds = {"wallets", "payments", "orders", "grants", "changes"}
+        assert {kind for kind, found in whole.items() if found} == kinds
         assert [one["path"] for one in whole["wallets"]] == ["alice"]
         less = Program(payres, http, "payments:read", "peers:read").get("/search", q="alice")
         seen = {kind: whole[kind] for kind in ("payments", "orders")}

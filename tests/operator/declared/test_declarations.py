@@ -605,7 +605,9 @@ def test_value_over_a_declared_bound_is_refused_in_the_same_words_on_each_surfac
             continue  # it is asked for with the words of the pages
         values = (given(new) if given else _of_right_types(operation, new)) | {one.name: one.value}
         before = new.program.audited()[0]
-        assert one.says in carry_out(new, operation, values).refusal, surface
+        in_percent = carry_out is by_form and operation.inputs[one.name].kind_of_field == "percent"
+        says = "is no share: write it like 0.5, and at most 99.99" if in_percent else one.says
+        assert says in carry_out(new, operation, values).refusal, surface
         assert new.program.audited()[0] == before
 
 
