@@ -68,11 +68,9 @@ TESTED_IN = {
     "interledger/test_two_servers": "core/payments/remote interledger/node testing/peering",
     "openapi/test_resources": "openapi/documents openapi/part",
     "operator/declared/test_api": "operator/declared/shapes",
-    "operator/declared/test_declarations": (
-        "operator/declared/inputs operator/declared/nouns operator/keys operator/webhooks"
-    ),
+    "operator/declared/test_declarations": ("operator/declared/nouns operator/keys operator/webhooks"),
     "operator/pages/test_operations_looked_over": "operator/declared/look_overs",
-    "operator/pages/test_serving": "operator/audit operator/pages/details operator/pages/lists",
+    "operator/pages/test_serving": "operator/audit operator/pages/details operator/pages/lists operator/pages/overview",
     "operator/test_due_work": "operator/standing_orders",
     "operator/test_exports_streamed": "html/exports html/streams",
     "operator/test_movements": "operator/ledger",
