@@ -1,7 +1,7 @@
 """The pages on which owners and operators turn codes on and off, and make recovery codes."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 from starlette.responses import Response
@@ -22,6 +22,12 @@ from payres.core.store.work import Work
 from payres.html.forms import Form
 from payres.html.html import language_of, qr_code, redirect
 from payres.html.sentences import problem_of
+
+# Shows the buttons that need a script: one copies its value, the other one prints the page.
+COPY_OR_PRINT: Final = (
+    'for(const b of document.querySelectorAll("button[hidden]")){b.hidden=b.value&&!navigator.clipboard;b.onclick=()=>'
+    "b.value?navigator.clipboard.writeText(b.value).then(()=>b.textContent=b.dataset.done):print()}"
+)
 
 
 class FactorPages(NamedTuple):
@@ -109,7 +115,9 @@ class FactorPages(NamedTuple):
         """The page of recovery codes, which leads to `after`, by default to that of codes."""
         title, after = language_of(visit.request).say("Ten new recovery codes"), after or f"{self.path}/codes"
         return visit.show(
-            "security/recovery_codes.html", title=title, codes=codes, path=self.path, after=after, **values
+            *("security/recovery_codes.html", 200),
+            script=COPY_OR_PRINT if codes else "",
+            **{"title": title, "codes": codes, "path": self.path, "after": after, **values},
         )
 
     async def show_codes(self, visit: Visit, status: int = 200, **problems: str) -> Response:

@@ -11,6 +11,7 @@ from payres.accounts.factor_pages import FactorPages
 from payres.accounts.passkeys import (
     PASSKEYS,
     PasskeySecret,
+    accepted_of,
     add_passkey,
     load_fido2,
     options_to_add,
@@ -53,9 +54,13 @@ class PasskeyPages(NamedTuple):
         }
 
     async def show_all(self, visit: Visit) -> Response:
-        """All passkeys of the account."""
-        found = await visit.read(lambda work: passkeys_of(work, self.factors.kind, visit.account.id))
-        return visit.show("security/passkeys.html", passkeys=found, path=self.path, above=self.factors.above)
+        """All passkeys of the account. Devices are told which these are, and so forget one that was removed."""
+        kind, account, secret = self.factors.kind, visit.account, visit.context.part(PasskeySecret)
+        found = await visit.read(lambda work: passkeys_of(work, kind, account.id))
+        accepted = accepted_of(visit.request, kind, account, secret, found)
+        values: dict[str, Any] = {"passkeys": found, "accepted": accepted}
+        values |= {"path": self.path, "above": self.factors.above}
+        return visit.show("security/passkeys.html", script=scripts_of({PASSKEYS.name: accepted}), **values)
 
     async def show_new(
         self, visit: Visit, error: DomainError | None = None, field: str = "", is_proved: bool = False

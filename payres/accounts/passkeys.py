@@ -176,6 +176,18 @@ def refused(sentence: str) -> InvalidRequest:
     return InvalidRequest(sentence, field="passkey")
 
 
+def accepted_of(
+    request: Request, kind: Kind, account: Account, secret: PasskeySecret, own: Sequence[PasskeyRecord]
+) -> str | None:
+    """AllAcceptedCredentialsOptions: the passkeys of the account. None where passkeys cannot be used."""
+    if not takes_passkeys(request):
+        return None
+    ids = [base64url(one.credential_id) for one in own]
+    handle, party = secret.user_handle(kind, account.id), relying_party(context_of(request).urls)
+    options = {"rpId": party, "userId": base64url(handle), "allAcceptedCredentialIds": ids}
+    return msgspec.json.encode(options).decode()
+
+
 def options_to_add(work: Work, kind: Kind, account: Account, secret: PasskeySecret, session: str, brand: str) -> str:
     """PublicKeyCredentialCreationOptionsJSON: a passkey for the account, on a device that has none of it.
 

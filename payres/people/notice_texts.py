@@ -95,6 +95,10 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
             " Its owner can say no at home, or by a new password."
         ),
     ),
+    "wallet_renamed": (
+        marked("Your wallet has another name"),
+        marked("Payers see “{name}” from now on."),
+    ),
     "wallet_kept_apart": (marked("Wallets stay apart"), marked("The wallet {wallet} is not connected to others.")),
     "wallet_separated": (
         marked("{wallet} has a sign-in of its own again"),
@@ -102,6 +106,10 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
             "The wallet {wallet} opens with a new password of its own, and no more with that of other wallets."
             " {operator} wrote: {why}"
         ),
+    ),
+    "standing_order": (
+        marked("A standing order was set up"),
+        marked("{amount} go to {payee} again and again, first on this day: {first_at}"),
     ),
     "order_waiting": (
         marked("A standing order could not be paid yet"),

@@ -172,7 +172,10 @@ PLACES: Final[Mapping[str, Place]] = {
     "/settings/wallets": Place(
         own_wallets.show, {"connect": own_wallets.connect, "keep": Unasked(own_wallets.keep, TAKES_AWAY)}
     ),
-    "/settings/receive": Place(settings.show_receiving),
+    "/settings/receive": Place(
+        settings.show_receiving,
+        {"rename": Unasked(settings.rename, "a name gives nobody money or access, and a mail tells of it")},
+    ),
     **FACTOR_PAGES.places(),
     **PasskeyPages(FACTOR_PAGES).places(),
     "/account/security/limit": Place(settings.show_limit, {"set": settings.set_limit}),

@@ -2,19 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from starlette.responses import Response
 
 from payres.accounts.browser_names import seen_of
 from payres.accounts.cookies import browser_of, set_signed_in
 from payres.accounts.limits import MIN_PASSWORD_LENGTH
+from payres.accounts.notices import notify
 from payres.accounts.sign_in import check_typed_twice
 from payres.core.http.error_answers import note_error
 from payres.core.protocol.amounts import MAX_VALUE, describe_amount
 from payres.core.protocol.errors import InvalidRequest, SignInFailed, TooManyRequests, Unavailable
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.store import audit
+from payres.core.protocol.visible import as_read, is_visible
+from payres.core.store import audit, wallets
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
 from payres.html import preferences, typed_amounts
@@ -43,6 +45,8 @@ REGIONS: Final = {
     "Pacific": marked("Pacific"),
 }
 
+LONGEST_PUBLIC_NAME: Final = 200  # characters
+DONE: Final = {"name": marked("Payers see this name from now on.")}
 DO_NOT_ASK: Final = marked("Do not ask up to this limit")
 # The languages by their names in themselves.
 LANGUAGES: Final[Mapping[LanguageCode, str]] = {"en": "English", "de": "Deutsch", "es": "Español"}
@@ -70,13 +74,44 @@ async def choose_language(visit: OwnerVisit, form: Form) -> Response:
     return response
 
 
-async def show_receiving(visit: OwnerVisit) -> Response:
-    """GET /settings/receive: the wallet address and the Web Monetization link for the owner's site."""
+async def show_receiving(
+    visit: OwnerVisit, form: Form | None = None, problem: str = "", status: int = 200, rows: Sequence[Compared] = ()
+) -> Response:
+    """GET /settings/receive: the name that payers see, the wallet address and the Web Monetization link for the owner's
+    site."""
     urls, path = visit.context.urls, visit.wallet.path
     address = urls.wallet(path)
     label = visit.language.say("QR code of this wallet address")
-    qr = qr_code(address, label)
-    return visit.show("receive.html", tab=SETTINGS_TAB, address=address, pointer=urls.pointer(path), qr=qr)
+    values: dict[str, Any] = {"address": address, "pointer": urls.pointer(path), "qr": qr_code(address, label)}
+    values |= {"form": form or filled({"name": visit.wallet.public_name or ""}), "problem": problem, "rows": rows}
+    return visit.show("receive.html", status, tab=SETTINGS_TAB, done=visit.done(DONE), **values)
+
+
+async def rename(visit: OwnerVisit, form: Form) -> Response:
+    """Gives the wallet another name, which payers see, unless that is read like the name of another wallet here."""
+    name, wallet, problem = form.get("name", "").strip(), visit.wallet, ""
+    if not 1 <= len(name) <= LONGEST_PUBLIC_NAME or not is_visible(name):
+        problem = visit.language.say("A name has 1 to {most} characters that can be seen.", most=LONGEST_PUBLIC_NAME)
+    elif await visit.read(lambda work: as_read(name) in map(as_read, wallets.names_of_others(work, wallet.id))):
+        problem = visit.language.say("Another wallet here is called so, or nearly so. Choose another name.")
+    if problem:
+        return await show_receiving(visit, form, problem, 400)
+
+    def present(work: Work) -> dict[str, str]:
+        return {"name": WALLETS.by_id(work, wallet.id).public_name or ""}
+
+    def change(work: Work) -> None:
+        WALLETS.update(work, wallet.id, public_name=name)
+        audit.record(work, "wallet.rename", wallet.path, publicName=name)
+        notify(work, visit.owner.id, "wallet_renamed", wallet=wallet.path, name=name)
+
+    try:
+        await save_unchanged(visit, {**form, "name": name}, present, change)
+    except ChangedMeanwhile as error:
+        note_error(visit.request, error)
+        rows = sides_of(error, {"name": visit.language.say("Name")})
+        return await show_receiving(visit, error.merged(form), status=error.status, rows=rows)
+    return redirect("/settings/receive?done=name")
 
 
 async def show_password(visit: OwnerVisit, problems: Mapping[str, str] | None = None, status: int = 200) -> Response:

@@ -30,10 +30,11 @@ from payres.html.typed_amounts import Mistyped, typed_amount
 from payres.interledger.node import node_of
 from payres.people import standing_orders as rules
 from payres.people.own_wallets import others, spendable
-from payres.people.sending import FAILED, Wish, ask_price, find_price, missing_input, problem_with, typed_payee
+from payres.people.sending import FAILED, ask_price, find_price, missing_input, problem_with, typed_payee
 from payres.people.sessions import HOME, OwnerVisit
 from payres.people.standing_orders import (
     MEANWHILE,
+    NO_PAUSE,
     OVER,
     TOO_MANY,
     Draft,
@@ -91,7 +92,7 @@ CHOICES: Final = {
 
 class ShownOrder(NamedTuple):
     """An order as its owner reads it: `run` is what is to be told of the latest dates, the last that was not paid if
-    there is one; `paid` is how many are paid, of `times` in all."""
+    there is one; `paid` is how many are paid, of `times` in all; `is_away`, that dates are left out until the next."""
 
     order: OrderRecord
     interval: Interval
@@ -100,6 +101,7 @@ class ShownOrder(NamedTuple):
     run: RunRecord | None
     paid: int
     ends_at: int | None
+    is_away: bool
 
     @property
     def who(self) -> str:
@@ -123,6 +125,7 @@ def shown(work: Work, wallet: WalletRecord, order: OrderRecord) -> ShownOrder:
         next((run for run in runs if run.problem), None),
         store.count_paid(work, order.id),
         None if schedule.interval.last is None else schedule.at(schedule.interval.last),
+        rules.is_away(work, order),
     )
 
 
@@ -169,7 +172,7 @@ async def show(visit: OwnerVisit) -> Response:
     return await visit.show_found("orders.html", unit, HOME, 200, **words_of_orders(visit.language))
 
 
-async def show_one(visit: OwnerVisit) -> Response:
+async def show_one(visit: OwnerVisit, problem: str = "", status: int = 200) -> Response:
     """GET /account/orders/{order}; with `?ask=end` it asks whether to end it."""
 
     visit, order = await visit.found(partial(rules.find_order, order_id=visit.segments["order"]))
@@ -184,7 +187,8 @@ async def show_one(visit: OwnerVisit) -> Response:
         }
 
     asks = visit.request.query_params.get("ask") == "end"
-    return await visit.show_found("order.html", unit, HOME, 200, asks=asks, **words_of_orders(visit.language))
+    values = {"asks": asks, "problem": problem, **words_of_orders(visit.language)}
+    return await visit.show_found("order.html", unit, HOME, status, **values)
 
 
 def _changing(rule: Callable[[Work, WalletRecord, str], None]) -> Act:
@@ -198,7 +202,18 @@ def _changing(rule: Callable[[Work, WalletRecord, str], None]) -> Act:
     return act
 
 
-pause, resume, end = map(_changing, (rules.pause, rules.resume, rules.end))
+resume, end = map(_changing, (rules.resume, rules.end))
+
+
+async def pause(visit: OwnerVisit, form: Form) -> Response:
+    """Pauses the order, until a day if one is typed."""
+    visit, order = await visit.found(partial(rules.find_order, order_id=visit.segments["order"]))
+    until = _typed_day(form["until"]) or 0 if form.get("until") else None
+    try:
+        await visit.write(lambda work: rules.pause(work, visit.wallet, order.id, until))
+    except WrongState as error:
+        return await show_one(visit, _refusal(visit.language, error), note_error(visit.request, error).status)
+    return redirect(f"{PATH}/{order.id}")
 
 
 async def show_form(
@@ -344,13 +359,14 @@ def _begun(work: Work, visit: OwnerVisit) -> OrderWish:
         return _plan_of(language, shown(work, visit.wallet, rules.find_order(work, visit.wallet, given["order"])))
     if "again" in given:
         price = find_price(work, visit.wallet, given["again"])
-        wish: Wish = price.wish
+        wish, terms = price.wish, price.quote.terms
         paid = wall_time(price.quote.created_at, language.zone)
         monthly = Interval(paid, 1, 0, None, None)
         following = monthly.boundary(max(1, 1 + (monthly.window_at(today) or 0)))
-        address = wish.to if price.wish.is_bill else price.wish.address
-        first, day = _day(following), _day(paid)[-2:]
-        return OrderWish(to=address, amount=wish.amount, fixed=wish.fixed, note=wish.note, first=first, day=day)
+        plan = OrderWish(to=wish.address, note=wish.note, first=_day(following), day=_day(paid)[-2:])
+        if wish.is_bill:  # whoever made it gets as much again
+            return replace(plan, amount=language.decimal(terms.receive, terms.asset), fixed="receive")
+        return replace(plan, amount=wish.amount, fixed=wish.fixed)
     return OrderWish(
         to=given.get("to", ""), amount=given.get("amount", ""), note=given.get("note", ""), first=next_month
     )
@@ -429,4 +445,8 @@ def _windows_of(language: Language, plan: OrderWish) -> tuple[Windows | None, di
 
 
 def _refusal(language: Language, error: DomainError) -> str:
-    return f"{language.say(str(error))}." if str(error) in {MEANWHILE, OVER, TOO_MANY} else problem_of(language, error)
+    return (
+        f"{language.say(str(error))}."
+        if str(error) in {MEANWHILE, NO_PAUSE, OVER, TOO_MANY}
+        else problem_of(language, error)
+    )

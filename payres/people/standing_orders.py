@@ -40,6 +40,7 @@ ALLOWANCE: Final = 10  # of the price, one part in so many that an order may tak
 OVER: Final = marked("This standing order is over. Set up a new one")
 MEANWHILE: Final = marked("A date has passed since you looked this over. Press Change it, and look again")
 TOO_MANY: Final = marked("You have as many standing orders as one wallet can have. End one first")
+NO_PAUSE: Final = marked("This leaves out no date, or all of them. Choose another day")
 LONGEST_MONTH: Final = 31
 EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - what clocks show, in whatever zone
 
@@ -87,7 +88,10 @@ class Schedule(NamedTuple):
 
     def latest(self, now: int) -> int:
         """The latest window that has begun; -1 before the first one."""
-        shown = wall_time(now, self.zone)
+        return self.begun(wall_time(now, self.zone))
+
+    def begun(self, shown: int) -> int:
+        """The latest window that has begun when clocks show this; -1 before the first one."""
         found = self.interval.window_at(shown)
         if found is not None:
             return found
@@ -171,6 +175,11 @@ def set_up(work: Work, wallet: WalletRecord, quote_id: str) -> str:
         created_at=work.now,
     )
     ORDERS.insert(work, order)
+    asset = wallet.asset if draft.fixed == "send" else terms.asset
+    data: dict[str, Any] = {"amount": order.value, "asset_code": asset.code, "asset_scale": asset.scale}
+    host = visible_url(order.payee).host
+    data |= {"payee": order.payee_name or host, "host": host, "first_at": order.next_at}
+    notify(work, wallet.owner_id, "standing_order", wallet=wallet.path, **data)
     leaves, replaced = describe_amount(order.most, wallet.asset), {"replaces": draft.plan.replaces or None}
     audit.record(work, "order.create", order.id, amount=leaves, to=order.payee, interval=order.interval, **replaced)
     return order.id
@@ -186,22 +195,47 @@ def _check_dates(work: Work, quote: QuoteRecord, draft: Draft) -> None:
         raise WrongState(MEANWHILE)
 
 
-def pause(work: Work, wallet: WalletRecord, order_id: str) -> None:
-    """Pays nothing until the owner resumes it. Raises NotFound."""
+def pause(work: Work, wallet: WalletRecord, order_id: str, until: int | None = None) -> None:
+    """Pays nothing until the owner resumes it, or until clocks show a time: the dates before that are left out.
+
+    Raises NotFound, or WrongState if that leaves out none or all.
+    """
     order = find_order(work, wallet, order_id)
-    if order.state == "active":
+    if order.state != "active":
+        return
+    if until is None:
         _stop(work, order, "paused")
-        audit.record(work, "order.pause", order.id)
+    else:
+        schedule, waiting, following = schedule_of(order), _waiting(work, order), _following(work, order)
+        window = max(following, schedule.begun(until - 1) + 1)
+        next_at = schedule.at(window)
+        if next_at is None or (window == following and not waiting):
+            raise WrongState(NO_PAUSE)
+        ORDERS.update(work, order.id, next_window=window, next_at=next_at)
+        for run in waiting:
+            _settle(work, run, "missed", "stopped")
+    audit.record(work, "order.pause", order.id)
+
+
+def is_away(work: Work, order: OrderRecord) -> bool:
+    """Whether dates of the order are left out until its next one."""
+    return order.state == "active" and order.next_window > _following(work, order)
+
+
+def _following(work: Work, order: OrderRecord) -> int:
+    """The window after all that have begun or have a run, which a clock that was ahead may have made."""
+    runs = store.runs_of(work, order.id, 1)
+    return max(order.first_window, schedule_of(order).latest(work.now) + 1, *(run.window + 1 for run in runs))
 
 
 def resume(work: Work, wallet: WalletRecord, order_id: str) -> None:
     """Goes on with the next window that begins from now on; those meanwhile are left out. Raises NotFound."""
     order = find_order(work, wallet, order_id)
-    if order.state != "paused":
+    if order.state != "paused" and not is_away(work, order):
         return
-    schedule = schedule_of(order)
-    window = max(order.next_window, schedule.latest(work.now) + 1)
-    ORDERS.update(work, order.id, state="active", problem=None, next_window=window, next_at=schedule.at(window))
+    window = max(order.next_window if order.state == "paused" else 0, _following(work, order))
+    next_at = schedule_of(order).at(window)
+    ORDERS.update(work, order.id, state="active", problem=None, next_window=window, next_at=next_at)
     audit.record(work, "order.resume", order.id)
     _end_after_last(work, order.id)
 

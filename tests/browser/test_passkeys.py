@@ -95,6 +95,8 @@ async def add(device: Device, server: Instance, wallet: str) -> None:
     await device.present()
     await device.page.click("form[name=passkey] button")
     await expect(device.page.locator("h1")).to_have_text("Ten new recovery codes")
+    for does in ("Copy", "Print"):
+        await expect(device.page.get_by_role("button", name=does)).to_be_visible()
     await device.present(present=False)
     await device.page.click("button[value=sign-out]")
 
@@ -105,13 +107,20 @@ async def test_passkey_is_added_once_on_a_device_and_signs_in(server: Instance, 
     [credential] = await device.credentials()
     assert (credential["rpId"], credential["isResidentCredential"]) == ("localhost", True)
     await device.use("/settings/receive?x=%C3%A4")
-    await expect(page.locator("h1")).to_have_text("Receive on your site")
+    await expect(page.locator("h1")).to_have_text("Getting paid")
     assert page.url.endswith("/settings/receive?x=%C3%A4")
     await page.goto(NEW)
     await page.fill("#name", "The same one")
     await page.click("form[name=passkey] button")
     await expect(page.locator("[role=alert]")).to_contain_text("This device may have one for this account already.")
     assert len(await device.credentials()) == 1
+    await page.add_init_script("PublicKeyCredential.signalAllAcceptedCredentials = async said => { self.told = said }")
+    await page.goto("/account/security/passkeys")
+    assert len(await page.evaluate("told.allAcceptedCredentialIds")) == 1
+    await page.click(".list a")
+    await page.click("text=Remove it")
+    await expect(page.locator("h1")).to_have_text("Passkeys")
+    assert await page.evaluate("[told.rpId, told.allAcceptedCredentialIds.length]") == ["localhost", 0]
 
 
 async def test_autofill_offers_the_passkey_while_a_name_is_typed(server: Instance, device: Device) -> None:
@@ -152,8 +161,8 @@ async def test_without_scripts_the_password_signs_in(server: Instance, open_page
     server.create_wallet("eve", password=PASSWORD)
     page = await open_page(base_url=server.base_url)
     await page.goto("/account/apps")
-    await page.click("text=Sign in with a passkey")
-    await expect(page.locator("[role=alert]:visible")).to_contain_text("it runs no scripts here")
+    for said in ("Sign in with a passkey", "or with the password"):
+        await expect(page.get_by_text(said)).to_be_hidden()
     await page.fill("#wallet", "eve")
     await page.fill("#password", PASSWORD)
     await page.press("#password", "Enter")

@@ -29,6 +29,7 @@ DATA: Mapping[str, Any] = {
     "asset_code": "USD",
     "asset_scale": 2,
     "due_at": NOW,
+    "first_at": NOW,
     "by": "pottery",
     "why": "Its owner called",
 }

@@ -214,3 +214,39 @@ def test_form_of_a_link_is_of_this_browser_and_says_what_is_wrong(payres: Instan
         assert (answer.status_code, "A password has 8 to 1024 characters." in words_of(answer)) == (400, True)
         assert http.request("PUT", path).status_code == 405
         assert http.post(path, data=short | {"password": NEW, "again": NEW}).status_code == 303
+
+
+NAMED = "/settings/receive"
+
+
+def test_owner_gives_the_wallet_a_name_that_payers_see(payres: Instance, dora: OwnersBrowser) -> None:
+    answer = dora.send(NAMED, "rename", {"name": " Dora & Söhne "})
+    assert (answer.status_code, answer.headers["location"]) == (303, f"{NAMED}?done=name")
+    assert "Payers see this name from now on." in dora.words(f"{NAMED}?done=name")
+    assert last_change(payres) == (f"owner:{dora.path}", "wallet.rename", dora.path)
+    assert payres.client.get(payres.wallet(dora.path)).json()["publicName"] == "Dora & Söhne"
+    with signed_out(payres) as http:
+        made = payres.client.create_incoming_payment(payres.wallet(dora.path))
+        page = words_of(http.get(f"/pay/{made['id'].rpartition('/')[2]}"))
+    assert "Pay Dora &amp; Söhne" in page or "Pay Dora & Söhne" in page
+    assert "Its owner chose the name." in page
+    theirs = dora.send(NAMED, "rename", {"name": "Dora", "was.name": "Another"})
+    assert (theirs.status_code, "This was changed meanwhile" in words_of(theirs)) == (409, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("", "A name has 1 to 200 characters that can be seen."),
+        ("\u202eevil", "A name has 1 to 200 characters that can be seen."),
+        ("x" * 201, "A name has 1 to 200 characters that can be seen."),
+        ("Alice", "Another wallet here is called so, or nearly so. Choose another name."),
+        ("A L1CE", "Another wallet here is called so, or nearly so. Choose another name."),
+        ("\u0410lic\u0435", "Another wallet here is called so, or nearly so. Choose another name."),
+        ("b-o-b", "Another wallet here is called so, or nearly so. Choose another name."),
+    ],
+)
+def test_name_that_is_not_taken_says_why_at_its_field(dora: OwnersBrowser, name: str, said: str) -> None:
+    answer = dora.send(NAMED, "rename", {"name": name})
+    assert (answer.status_code, said in words_of(answer)) == (400, True)
+    assert re.findall(r'id="(\w+)-error"', answer.text) == ["name"]

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -17,7 +18,7 @@ from payres.operator import assets, wallets
 from payres.people.store import standing_orders as store
 from payres.people.store.standing_orders import ORDERS, OrderRecord
 from payres.testing.peering import peer
-from tests.helpers import receiver_of, wait_until
+from tests.helpers import receiver_of, usd, wait_until
 from tests.instance import Instance, run_instance
 from tests.interledger.network import network
 from tests.operator.pages.browser import words_of
@@ -195,6 +196,7 @@ def test_dates_and_the_sum_of_a_year_are_told(
 def test_first_day_may_be_today_and_money_may_come_later(sender: Sender) -> None:
     draft = look(sender, first="2027-01-10", amount="500").headers["location"]
     assert "The first payment is made at once." in sender.words(draft)
+    assert "You have USD 100.00. That is too little for the first one." in sender.words(draft)
     order = press(sender, draft, "set-up")
     wait_until(lambda: states(sender, order) == {0: "waiting"})
     wait_until(lambda: "today, 13:00" in sender.words(order))
@@ -221,6 +223,36 @@ def test_missed_ones_are_told(sender: Sender) -> None:
     for page in (PATH, order, "/account"):
         assert "paused It cannot be paid: there is no wallet at the address any more." in sender.words(page)
     assert order_at(sender, order).state == "paused"
+
+
+def test_holiday_is_told_and_ends_early(sender: Sender) -> None:
+    later, order = set_up(sender, first="2027-01-20", note="Later"), set_up(sender, every="P1W", note="Soon")
+    listed = sender.words(PATH)
+    assert listed.index("Soon") < listed.index("Later"), "what comes next stands first"
+    refused = sender.send(order, "pause", {"until": "2027-01-11"})
+    assert (refused.status_code, "Error: Standing order to Bob" in refused.text) == (409, True)
+    assert "This leaves out no date, or all of them. Choose another day." in words_of(refused)
+    assert sender.send(order, "pause", {"until": "2027-02-01"}).status_code == 303
+    assert "Next paused 1 Feb, 06:00" in sender.words(order)
+    assert "Paused. Next: 1 Feb" in sender.words(PATH)
+    listed = sender.words(PATH)
+    assert listed.index("Later") < listed.index("Soon")
+    assert press(sender, order, "resume") == order
+    assert "Next Tomorrow, 06:00" in sender.words(order)
+    assert order_at(sender, later).next_window == 0
+
+
+def test_order_begins_from_a_receiver_and_from_a_bill(sender: Sender) -> None:
+    sender.pay(sender.price("bob", "3"))
+    bob, url = sender.instance.wallet("bob"), "/account/orders/new?to="
+    assert f'href="{url}{quote(bob, safe="/")}">Standing order' in sender.http.get("/account/send?all=1").text
+    made = sender.instance.client.create_incoming_payment(bob, usd(700))
+    price = sender.http.get("/account/send", params={"bill": made["id"]}).headers["location"]
+    paid = press(sender, price, "send")
+    [again] = re.findall(r'href="([^"]*)">Send again every month', sender.http.get(paid).text)
+    form = sender.http.get(again).text
+    for kept in (f'value="{bob}"', 'value="7.00"', 'name="fixed" value="receive" checked'):
+        assert kept in form
 
 
 def test_paused_changed_and_ended(sender: Sender) -> None:

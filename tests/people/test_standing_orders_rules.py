@@ -370,6 +370,33 @@ def test_paused_until_after_the_last_date_ends(books: Books) -> None:
     assert (books.order(order).state, books.states(order)) == ("ended", {})
 
 
+def test_holiday_leaves_out_the_dates_before_a_day(books: Books) -> None:
+    order = books.set_up("2027-01-11T06:00", "P1D", 9, zone="Europe/Berlin")
+    books.until(at("2027-01-11T12:00"))
+    for day, is_away in (("2027-01-14", True), ("2027-01-13", True)):
+        books.change(partial(rules.pause, until=at(f"{day}T00:00")), order)
+        assert books.run(lambda work: rules.is_away(work, books.order(order))) is is_away
+    books.until(at("2027-01-15T12:00"))
+    assert books.states(order) == {0: "paid", 2: "paid", 3: "paid", 4: "paid"}
+    books.change(partial(rules.pause, until=at("2027-01-19T06:00")), order)
+    books.change(rules.resume, order)
+    for day in ("2027-01-16", "2027-01-20"):  # no date before the one, none after the other
+        with pytest.raises(WrongState):
+            books.change(partial(rules.pause, until=at(f"{day}T00:00")), order)
+    books.until(at("2027-01-20T12:00"))
+    assert books.states(order) == dict.fromkeys((0, *range(2, 9)), "paid")
+
+
+def test_payment_that_waits_is_left_out_by_a_holiday(books: Books) -> None:
+    order = books.set_up("2027-01-11T06:00")
+    books.run(lambda work: wallets.withdraw(work, "alice", "99995.00"))
+    books.until(at("2027-01-11T12:00"))
+    assert books.states(order) == {0: "waiting"}
+    books.change(partial(rules.pause, until=at("2027-01-12T00:00")), order)
+    assert books.states(order) == {0: "missed"}
+    assert books.order(order).next_at == at("2027-02-11T06:00")
+
+
 def test_setting_up_twice_makes_one_and_a_change_replaces_the_first(books: Books) -> None:
     first = books.set_up("2027-01-11T06:00")
     assert books.run(lambda work: rules.set_up(work, books.wallet(), first)) == first

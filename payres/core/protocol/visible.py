@@ -21,6 +21,11 @@ VIRAMA = 9  # the combining class of the marks that a joiner may follow at the e
 BLANKS = "\u115f\u1160\u2800\u3164\uffa0"
 MARKS = ("Mn", "Me")
 MOST_MARKS = 4  # on one letter; more are stacked over the lines around it
+# Small letters and figures that look like another letter: `i`, `1` and some of Cyrillic and Greek.
+LOOK_ALIKES = str.maketrans(
+    "i10\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u04cf\u03b1\u03bd\u03bf\u03c1\u03b9",
+    "lloaeopcyxljslavopl",
+)
 INVISIBLE_CATEGORIES = ("Cc", "Cf", "Cs", "Co", "Cn")
 
 
@@ -50,6 +55,13 @@ def visible_name(name: str | None, wallet_address: str | None) -> str | None:
     """
     line = "" if name is None or name == wallet_address else visible_line(name, MAX_NAME_LENGTH)
     return line if any(unicodedata.category(character)[0] in "LNPS" for character in line) else None
+
+
+def as_read(name: str) -> str:
+    """What tells a name from others for who reads it: its letters and figures, without case and accents, and the same
+    for all that look alike; the name itself if it has none."""
+    plain = unicodedata.normalize("NFKD", visible_text(name)).casefold()
+    return "".join(one for one in plain if one.isalnum()).translate(LOOK_ALIKES) or plain
 
 
 def visible_text(text: str) -> str:

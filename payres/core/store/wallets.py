@@ -1,6 +1,6 @@
 """SQL of wallet addresses and their keys."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 import msgspec
@@ -100,6 +100,13 @@ def _with_wallet(table: Table[R], is_of_client: bool) -> str:
     mine = f"SELECT {table.columns} FROM {table.source} WHERE id = ?{' AND client_id = ?' if is_of_client else ''}"
     its_wallet = "w.id = mine.wallet_address_id"
     return f"SELECT mine.*, {WALLETS.columns} FROM ({mine}) mine JOIN {WALLETS.source} AND {its_wallet}"
+
+
+def names_of_others(tx: Transaction, wallet_id: int) -> Iterator[str]:
+    """The paths and public names of all other wallets."""
+    paths = "SELECT path FROM wallet_address WHERE id <> ?"
+    names = "SELECT public_name FROM wallet_address WHERE id <> ? AND public_name IS NOT NULL"
+    return (name for (name,) in tx.execute(f"{paths} UNION ALL {names}", (wallet_id, wallet_id)))
 
 
 def count_wallets(tx: Transaction) -> int:

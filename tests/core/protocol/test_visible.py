@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.core.protocol.visible import JOINERS, MAX_NAME_LENGTH, is_visible, visible_name, visible_text, visible_url
+from payres.core.protocol.visible import (
+    JOINERS,
+    MAX_NAME_LENGTH,
+    as_read,
+    is_visible,
+    visible_name,
+    visible_text,
+    visible_url,
+)
 
 FAMILY = "👨\u200d👩\u200d👧"
 NAMES_WITH_JOINERS = (
@@ -103,3 +111,16 @@ def test_visible_url_stresses_the_host_in_ascii(url: str, parts: tuple[str, str,
     shown = visible_url(url)
     assert (shown.before, shown.host, shown.after) == parts
     assert shown.text == "".join(parts)
+
+
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [
+        ("Alice", ["ALICE", "a l-i.c e", "Al1ce", "\u0410lic\u0435", "Álice", "A\u200blice", "aIice"]),
+        ("Bob’s Books", ["bobsbooks", "B0B'S B00KS"]),
+        ("🦊", ["🦊"]),
+    ],
+)
+def test_names_that_are_read_alike_are_one(name: str, others: list[str]) -> None:
+    assert {as_read(one) for one in others} == {as_read(name)}
+    assert as_read(name) not in {as_read("Alicia"), as_read("Bob"), as_read("🐙"), ""}
