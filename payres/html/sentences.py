@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 from markupsafe import Markup
@@ -121,21 +121,26 @@ LENGTHS: Final = (
     (0, MINUTE, marked("a minute"), marked("every {number} minutes")),
     (0, SECOND, marked("a second"), marked("every {number} seconds")),
 )
-# Actions other than spending.
+# Actions other than spending, after "It may".
 ACTIONS: Final[Mapping[tuple[str, str], str]] = {
-    ("outgoing-payment", "list-all"): marked("It may see every payment, also those made by other apps."),
-    ("outgoing-payment", "read-all"): marked("It may see every payment, also those made by other apps."),
-    ("outgoing-payment", "list"): marked("It may see the payments it made itself."),
-    ("outgoing-payment", "read"): marked("It may see the payments it made itself."),
-    ("incoming-payment", "create"): marked("It may ask others to pay into this wallet."),
-    ("incoming-payment", "complete"): marked("It may close what it asked others to pay, so that no more comes in."),
-    ("incoming-payment", "list-all"): marked("It may see all that others are asked to pay, also by other apps."),
-    ("incoming-payment", "read-all"): marked("It may see all that others are asked to pay, also by other apps."),
-    ("incoming-payment", "list"): marked("It may see what it asked others to pay."),
-    ("incoming-payment", "read"): marked("It may see what it asked others to pay."),
-    ("quote", "create"): marked("It may ask for prices."),
-    ("quote", "read-all"): marked("It may see every price that was asked for, also by other apps."),
-    ("quote", "read"): marked("It may see the prices that it asked for."),
+    ("outgoing-payment", "list-all"): marked("see all payments, also of other apps"),
+    ("outgoing-payment", "read-all"): marked("see all payments, also of other apps"),
+    ("outgoing-payment", "list"): marked("see its own payments"),
+    ("outgoing-payment", "read"): marked("see its own payments"),
+    ("incoming-payment", "create"): marked("ask to be paid"),
+    ("incoming-payment", "list-all"): marked("see all requests, also of other apps"),
+    ("incoming-payment", "read-all"): marked("see all requests, also of other apps"),
+    ("incoming-payment", "list"): marked("see its own requests"),
+    ("incoming-payment", "read"): marked("see its own requests"),
+    ("incoming-payment", "complete"): marked("close its own requests"),
+    ("quote", "create"): marked("ask for prices"),
+    ("quote", "read-all"): marked("see all prices, also of other apps"),
+    ("quote", "read"): marked("see its own prices"),
+}
+# Two of these that follow each other, in one.
+TOGETHER: Final[Mapping[tuple[str, str], str]] = {
+    ("see its own requests", "close its own requests"): marked("see and close its own requests"),
+    ("ask for prices", "see its own prices"): marked("ask for prices, and see those"),
 }
 READING_ALL: Final = frozenset({"list-all", "read-all"})
 READING: Final = READING_ALL | {"list", "read"}
@@ -188,18 +193,39 @@ def length_words(language: Language, interval: Interval) -> str:
     return language.say("many times a second")
 
 
-def other_words(language: Language, access: str, subject: str | None, own: str) -> Sequence[Markup]:
-    """Sentences on what a grant permits other than spending; `own` is the reader's wallet address."""
-    found: dict[Markup, None] = {}
+class May(NamedTuple):
+    """What a grant permits in one wallet or in all: a sentence, which goes on with a list if there is one."""
+
+    begins: Markup
+    what: Sequence[Markup] = ()
+
+    @property
+    def sentence(self) -> Markup:
+        """All of it on a line."""
+        return Markup("{} {}.").format(self.begins, Markup("; ").join(self.what)) if self.what else self.begins
+
+
+def other_words(language: Language, access: str, subject: str | None, own: str, name: str = "") -> Sequence[May]:
+    """What a grant permits other than spending; `own` is the reader's wallet address, of the wallet called `name`."""
+    found: dict[Markup, list[str]] = {}
     for item in granted_access(access):
-        kind = str(item.__struct_config__.tag)
-        for action in item.actions:
-            if (kind, action) in ACTIONS:
-                found[_of_wallet(language, language.say(ACTIONS[kind, action]), item, own)] = None
+        kind, where = str(item.__struct_config__.tag), found.setdefault(_in_wallet(language, item, own, name), [])
+        where += [said for (of, action), said in ACTIONS.items() if of == kind and action in item.actions]
+    groups = [May(begins, [*map(language.say, _joined(what))]) for begins, what in found.items() if what]
     if subject:
         whose = visible_url(msgspec.json.decode(subject, type=Subject).sub_ids[0].id).text
-        found[language.say("It learns that you own {address}.", address=whose)] = None
-    return list(found)
+        groups.append(May(language.say("It learns that you own {address}.", address=whose)))
+    return groups
+
+
+def _joined(what: Sequence[str]) -> Sequence[str]:
+    """Each once, and two that belong together in one."""
+    once = list(dict.fromkeys(what))
+    for (first, second), both in TOGETHER.items():
+        if first in once and second in once:
+            once[once.index(first)] = both
+            once.remove(second)
+    return once
 
 
 def what_it_reads(access: str, own: str) -> Literal["payments", "other"] | None:
@@ -213,10 +239,8 @@ def what_it_reads(access: str, own: str) -> Literal["payments", "other"] | None:
     return "payments" if "outgoing-payment" in seen else "other"
 
 
-def _of_wallet(language: Language, sentence: Markup, item: Access, own: str) -> Markup:
-    """The sentence, with the wallet's address if it is not the reader's."""
+def _in_wallet(language: Language, item: Access, own: str, name: str) -> Markup:
     if not item.identifier:
-        return language.say("For any wallet of this server: {sentence}", sentence=sentence)
-    if own and canonical(item.identifier) == canonical(own):
-        return sentence
-    return language.say("For {wallet}: {sentence}", wallet=visible_url(item.identifier).text, sentence=sentence)
+        return language.say("In any wallet here it may:")
+    is_own = name and own and canonical(item.identifier) == canonical(own)
+    return language.say("In {wallet} it may:", wallet=name if is_own else visible_url(item.identifier).text)

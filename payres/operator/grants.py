@@ -172,7 +172,8 @@ def spending_under(one: Grant) -> Spending | None:
 
 def sees(one: Grant, language: Language) -> Sequence[Markup]:
     """Sentences on what else the grant permits."""
-    found = other_words(language, msgspec.json.encode(one.access).decode(), None, one.wallet_address or "")
+    words = other_words(language, msgspec.json.encode(one.access).decode(), None, one.wallet_address or "")
+    found = [may.sentence for may in words]
     return [*found, Markup("It learns who the owner is.")] if one.subject or not found else found
 
 

@@ -364,7 +364,9 @@ def _words(visit: OwnerVisit) -> dict[str, Any]:
     return {
         "together": together,
         "may": lambda spending, names: spending_sentence(language, spending, names.get(spending.receiver)),
-        "sees": lambda app: other_words(language, app.grant.access, app.grant.subject, urls.wallet(app.wallet.path)),
+        "sees": lambda app: other_words(
+            language, app.grant.access, app.grant.subject, urls.wallet(app.wallet.path), app.wallet.name
+        ),
         "end_of": lambda app: language.say(ENDS[app.standing]),
         "window_of": lambda app: _window(language, app),
         "NEARLY": NEARLY,

@@ -276,7 +276,7 @@ async def _show_request(
         "renews_at": spending.interval.renews_at(language.now) if spending and spending.interval else None,
         "reads": what_it_reads(found.grant.access, own),
         "tells_only": not granted_access(found.grant.access),
-        "others": other_words(language, found.grant.access, found.grant.subject, own),
+        "others": other_words(language, found.grant.access, found.grant.subject, own, found.wallet.name),
         "around": around,
         "running": running,
         "bill_note": visible.note_of(around.bill.metadata if around.bill else None),

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from payres.core.http.context import context_of
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.errors import DomainError, nothing_here
+from payres.core.protocol.limits import MAX_JWKS_KEYS
 from payres.core.protocol.urls import canonical
 from payres.core.store import clients, wallets
 from payres.core.store.wallets import KeyRecord, WalletRecord
@@ -36,7 +37,7 @@ PROBLEMS: Final = {
     "other_kind": marked("This key is of another kind. Only Ed25519 keys work here."),
     "known_key": marked("You have this key already: {name}."),
     "kid_used": marked("You have another key with the same id. Revoke that first, or make a new key in the app."),
-    "too_many_keys": marked("You have as many keys as other servers read. Revoke one that you do not use."),
+    "too_many_keys": marked("You have {most} keys, and that is the most. Revoke one that you do not use."),
     "nickname": marked("Give it a name of 1 to 60 characters."),
 }
 
@@ -97,7 +98,7 @@ async def add(visit: OwnerVisit, form: Form) -> Response:
         problem, field = details.get("problem"), details.get("field")
         if problem not in PROBLEMS:
             raise
-        said = visit.language.say(PROBLEMS[problem], name=details.get("name", ""))
+        said = visit.language.say(PROBLEMS[problem], name=details.get("name", ""), most=MAX_JWKS_KEYS)
         given = {"nickname": nickname, "key": "" if problem == "private_key" else text}
         return await show(visit, {str(field): said}, given, error.status)
     return redirect(f"{PATH}?added={key.id}")

@@ -434,10 +434,10 @@ def _windows_of(language: Language, plan: OrderWish) -> tuple[Windows | None, di
             problems["times"] = say("Type a number from 1 to {most}.", most=MOST_TIMES)
     elif plan.until == "day":
         last = _typed_day(plan.last)
-        if last is None or not first <= last <= first + LONGEST:
-            problems["last"] = say(
-                "Choose a day on which it is paid for the last time: after the first one, and within a century."
-            )
+        if last is None or last < first:
+            problems["last"] = say("The last day cannot be before the first.")
+        elif last > first + LONGEST:
+            problems["last"] = say("Choose a day before {day}.", day=language.date(first + LONGEST + DAY // 2))
         else:
             endless, skipped = windows_of(first + MORNING, plan.every, None, day)
             times = (parse_interval(endless).window_at(last + DAY - 1) or skipped) + 1 - skipped

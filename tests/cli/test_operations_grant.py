@@ -101,10 +101,10 @@ def test_grant_is_found_by_id_and_by_redirect_url(payres: Command, as_json: AsJs
 @pytest.mark.parametrize(
     ("access", "words"),
     [
-        ([{"type": "quote", "actions": ["create"]}], "For any wallet of this server: It may ask for prices."),
+        ([{"type": "quote", "actions": ["create"]}], "In any wallet here it may: ask for prices."),
         (
             [{"type": "outgoing-payment", "actions": ["read"], "identifier": f"{BASE}/alice"}],
-            "It may see the payments it made itself.",
+            f"In {BASE}/alice it may: see its own payments.",
         ),
         (
             [

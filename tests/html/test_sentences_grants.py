@@ -119,21 +119,26 @@ def test_every_action_has_words(kind: str, actions: Any) -> None:
 @pytest.mark.parametrize(
     ("identifier", "words"),
     [
-        (ALICE, "It may ask others to pay into this wallet."),
-        ("https://PAY.example:443/alice/", "It may ask others to pay into this wallet."),
-        ("https://pay.example/bob", "For https://pay.example/bob: It may ask others to pay into this wallet."),
-        (None, "For any wallet of this server: It may ask others to pay into this wallet."),
+        (ALICE, "In Alice it may: ask to be paid."),
+        ("https://PAY.example:443/alice/", "In Alice it may: ask to be paid."),
+        ("https://pay.example/bob", "In https://pay.example/bob it may: ask to be paid."),
+        (None, "In any wallet here it may: ask to be paid."),
     ],
 )
-def test_wallet_of_somebody_else_is_named(identifier: str | None, words: str) -> None:
+def test_wallet_is_named(identifier: str | None, words: str) -> None:
     item = {"type": "incoming-payment", "actions": ["create"]} | ({"identifier": identifier} if identifier else {})
-    assert other_words(ENGLISH, text_of(item), None, ALICE) == [words]
+    assert [may.sentence for may in other_words(ENGLISH, text_of(item), None, ALICE, "Alice")] == [words]
 
 
-def test_each_sentence_is_said_once_and_names_cannot_break_out() -> None:
-    access = outgoing(None, "read", "list")
+def test_each_thing_is_said_once_in_each_wallet_and_names_cannot_break_out() -> None:
+    access = text_of(
+        {"type": "quote", "actions": ["read", "create"]},
+        {"type": "outgoing-payment", "actions": ["read", "list"], "identifier": ALICE},
+        {"type": "incoming-payment", "actions": ["complete", "list", "create", "read"]},
+    )
     subject = '{"sub_ids":[{"id":"https://pay.example/<b>","format":"uri"}]}'
-    assert other_words(ENGLISH, access, subject, ALICE) == [
-        "It may see the payments it made itself.",
+    assert [may.sentence for may in other_words(ENGLISH, access, subject, ALICE, "A<b>")] == [
+        "In any wallet here it may: ask for prices, and see those; ask to be paid; see and close its own requests.",
+        "In A&lt;b&gt; it may: see its own payments.",
         "It learns that you own https://pay.example/%3Cb%3E.",
     ]

@@ -46,7 +46,7 @@ def test_app_that_only_looks_says_what_it_sees_and_can_be_stopped(shared: Instan
     with OwnersBrowser(shared, path_of(owner)) as browser:
         words = browser.words(TAB)
         assert "Apps with access to your wallet None can spend. You have USD 100.00." in words
-        assert "It may see every payment, also those made by other apps. It goes on until you stop it." in words
+        assert "it may: see all payments, also of other apps It goes on until you stop it." in words
         assert f'href="{TAB}/{grant_id}#stop">Stop…' in browser.http.get(TAB).text
         browser.send(f"{TAB}/{grant_id}", "stop")
         assert "None. An app asks you before it can pay." in browser.words(TAB)
@@ -61,7 +61,7 @@ def test_stop_can_take_the_key_and_its_other_budgets_along(shared: Instance) -> 
         assert "Laptop It may pay up to USD 20.00, to anyone it chooses." in browser.words(TAB)
         shown = browser.words(f"{TAB}/{second}")
         assert "Laptop A program with a key of this wallet. It may pay up to USD 3.00" in shown
-        assert "Also It may see the payments it made itself." in shown
+        assert "it may: see its own payments" in shown
         assert browser.send(f"{TAB}/{first}", "stop", {"key": "revoke"}).status_code == 303
         for grant_id in (first, second):
             shown = browser.words(f"{TAB}/{grant_id}")

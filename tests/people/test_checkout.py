@@ -555,7 +555,7 @@ def test_payer_chooses_how_much(servers: Sequence[Instance], wallet: Rafiki) -> 
         ("continue", (200, b"<html>"), "Your wallet did not answer"),
         ("continue", (200, b" " * 70_000), "Your wallet did not answer"),
         ("create", (400, {"error": {"code": "400"}}), "Your wallet did not pay"),
-        ("create", INACTIVE, "Your wallet did not pay It allowed less than this bill needs"),
+        ("create", INACTIVE, "Your wallet did not pay It allowed too little, or too late."),
         ("create", (403, {"error": {"code": "insufficient_funds"}}), "Your wallet did not pay It"),
         (
             "create",
@@ -601,7 +601,9 @@ def test_payment_of_unknown_outcome_is_not_made_again(
     )
     wallet.answers["list"] = lambda _: INACTIVE
     page = payer.http.get(wallet.approve(), follow_redirects=True)
-    assert words_of(page).startswith(f"Not known yet {wallet.url[7:]} has not said whether it has paid. It is asked")
+    assert words_of(page).startswith(
+        f"Not known yet We do not know yet whether {wallet.url[7:]} has paid, and ask again."
+    )
     assert page.headers["refresh"] == "5"
     let_time_pass(servers, 180)
     page = payer.http.get(wallet.approve(), follow_redirects=True)
@@ -699,7 +701,7 @@ def test_lost_answer_to_the_continuation_pays_nothing(payer: Payer, wallet: Rafi
     payer.http.get(wallet.approve(), follow_redirects=True)
     wallet.lost = set()
     wait_for(payer, partial(is_in, payer, "failed"))
-    assert words(payer, wallet.back).startswith("Your wallet did not pay It allowed less than this bill needs")
+    assert words(payer, wallet.back).startswith("Your wallet did not pay It allowed too little, or too late.")
     wait_until(lambda: wallet.made("cancel"))
     assert (wallet.made("continue"), wallet.made("create"), wallet.made("cancel")) == (2, 0, 1)
 
@@ -715,7 +717,9 @@ def test_lost_answer_to_the_creation(payer: Payer, wallet: Rafiki, keeps_keys: b
     else:
         wallet.answers["create"] = lambda _: (500, b"")
     page = payer.http.get(wallet.approve(), follow_redirects=True)
-    assert words_of(page).startswith(f"Not known yet {wallet.url[7:]} has not said whether it has paid.")
+    assert words_of(page).startswith(
+        f"Not known yet We do not know yet whether {wallet.url[7:]} has paid, and ask again."
+    )
     assert "Begin again" not in page.text
     wallet.lost, wallet.answers = set(), {}
     wait_for(payer, lambda: wallet.made("read") > 0)

@@ -183,7 +183,7 @@ async def test_sign_in_page_says_who_asks_and_for_which_wallet(site: Site) -> No
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     [cookie] = page.headers.get_list("set-cookie")
     assert sorted(cookie.split("; ")[1:]) == ["HttpOnly", "Path=/", "SameSite=lax", "Secure"]
-    assert "Who asks Super Shop shop.example/pay It has proved that it speaks for this address." in words_of(page)
+    assert "Who asks Super Shop shop.example/pay It controls this address." in words_of(page)
     assert "Your wallet Alice pay.example/alice" in words_of(page)
     assert page.text.count("<script") == 1, "the page's own"
 
@@ -223,9 +223,9 @@ async def test_consent_page_says_what_is_asked(site: Site) -> None:
         # The clock of this site stands at 15 January 2027.
         "When From today until 1 January 2028. It starts again: 1 February 2027.",
         "What it does not use does not carry over.",
-        "Who asks Super Shop shop.example/pay It has proved that it speaks for this address.",
+        "Who asks Super Shop shop.example/pay It controls this address.",
         "From Alice You have USD 0.00.",
-        "Also It may ask for prices. It learns that you own https://pay.example/alice.",
+        "Also In Alice it may: ask for prices It learns that you own https://pay.example/alice.",
         "Allow 12 × USD 20.00Allow up to this limit Don’t allow",
         "Then you go back to shop.example. This question closes in 1 hour.",
     ):
@@ -657,7 +657,7 @@ async def test_approval_that_has_lapsed_leads_nowhere(site: Site) -> None:
     page = await site.browser.get(path)
     assert page.status_code == 200
     assert "Expired" in words_of(page)
-    assert "did not come back for it in time. It allows nothing." in words_of(page)
+    assert "The app came back too late. Nothing is allowed." in words_of(page)
     assert "shop.example/done" not in page.text
 
 

@@ -69,12 +69,15 @@ class Asked(OwnersBrowser):
     [
         (
             "en",
-            "Pay Bob USD 7.50 for Pottery class? At most USD 0.08 more for the way. Bob gets USD 7.50"
-            " For the way, at most USD 0.08 Leaves your wallet, at most USD 7.58"
+            "Pay Bob USD 7.50 for Pottery class? Plus at most USD 0.08 on the way. Bob gets USD 7.50"
+            " Cost on the way, at most USD 0.08 Leaves your wallet, at most USD 7.58"
             " To Bob http://{host}/bob {host} gave this name and the purpose. Who asks",
         ),
-        ("de", "Bob USD 7,50 für Pottery class zahlen? Für den Weg höchstens USD 0,08 dazu. Bob erhält USD 7,50"),
-        ("es", "¿Pagar USD 7,50 a Bob por Pottery class? Como máximo USD 0,08 más por el camino. Bob recibe USD 7,50"),
+        ("de", "Bob USD 7,50 für Pottery class zahlen? Dazu unterwegs höchstens USD 0,08. Bob erhält USD 7,50"),
+        (
+            "es",
+            "¿Pagar USD 7,50 a Bob por Pottery class? Más, como máximo, USD 0,08 por el camino. Bob recibe USD 7,50",
+        ),
     ],
 )
 def test_headline_is_what_the_bills_server_publishes(servers: Sequence[Instance], language: str, said: str) -> None:
@@ -244,8 +247,8 @@ def test_server_that_asks_for_its_own_bill_is_named_by_the_shop(servers: Sequenc
         consent = urlsplit(answer.headers["location"]).path
         words = words_of(owner.http.get(consent))
         host = b.base_url[7:]
-        assert words.startswith("Pay Bob USD 7.50 for Pottery class? At most USD 0.0")
-        assert "Who asks The server of the bill itself. It has proved" in words
+        assert words.startswith("Pay Bob USD 7.50 for Pottery class? Plus at most USD 0.0")
+        assert "Who asks The server of the bill itself. It controls" in words
         # Not in the headline, once in the facts with the address, and where the browser goes back to.
         assert words.partition("Who asks")[0].count(host) == 2
         owner.http.post(consent, data=hidden_fields(owner.http.get(consent)) | {"choice": "approve"})

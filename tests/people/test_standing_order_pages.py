@@ -146,9 +146,9 @@ def test_payment_that_was_made_is_sent_again_every_month(sender: Sender) -> None
         ({"first": ""}, "first", "Choose today or a later day"),
         ({"first": "2027-01-09"}, "first", "Choose today or a later day"),
         ({"first": "9999-12-31"}, "first", "Choose today or a later day"),
-        ({"until": "day", "last": "2027-01-10"}, "last", "Choose a day on which"),
-        ({"until": "day", "last": "9999-12-31"}, "last", "Choose a day on which"),
-        ({"until": "day", "last": ""}, "last", "Choose a day on which"),
+        ({"until": "day", "last": "2027-01-10"}, "last", "The last day cannot be before the first."),
+        ({"until": "day", "last": "9999-12-31"}, "last", "Choose a day before"),
+        ({"until": "day", "last": ""}, "last", "The last day cannot be before the first."),
         ({"until": "times", "times": "0"}, "times", "Type a number from 1 to 999."),
         ({"until": "times", "times": "1000"}, "times", "Type a number from 1 to 999."),
         ({"until": "times", "times": "٣"}, "times", "Type a number from 1 to 999."),
@@ -327,7 +327,7 @@ def test_date_that_was_paid_meanwhile_is_not_paid_by_the_change_too(sender: Send
     advance(sender, order, timedelta(hours=18, minutes=1), {0: "paid"})
     answer = sender.send(draft, "set-up")
     assert answer.status_code == 409
-    assert "A date has passed since you looked this over. Press Change it, and look again." in words_of(answer)
+    assert "A date has passed meanwhile. Change it, and look again." in words_of(answer)
     assert (order_at(sender, order).state, sender.balance) == ("active", "87.50")
     form = sender.http.get(f"{NEW}?draft={draft[-36:]}").text
     for kept in ('value="20"', 'value="2027-02-11"'):
@@ -361,7 +361,10 @@ def test_amount_that_arrives_in_another_currency_has_a_most(sender: Sender) -> N
     sender.instance.write(lambda work: assets.deposit_liquidity(work, "SEK", 2, "5000.00"))
     draft = look(sender, to=path, amount="100", fixed="receive").headers["location"]
     page = sender.words(draft)
-    for said in ("Send up to USD 11.00 to Erik every month?", "Arrives SEK 100.00 It takes about USD 10.00 now."):
+    for said in (
+        "Send up to USD 11.00 to Erik every month?",
+        "Arrives SEK 100.00 Now about USD 10.00. Above USD 11.00 it is not paid",
+    ):
         assert said in page
     order = press(sender, draft, "set-up")
     assert "Takes at most USD 11.00" in sender.words(order)

@@ -133,7 +133,7 @@ def test_grant_is_told_in_words_with_what_is_left(ann: Browser, seeded: Seeded) 
     assert "may pay up to USD 100.00 from Alice’s wallet To anyone it chooses." in words
     assert "Left USD 75.00 Spent USD 25.00" in words
     assert "From Alice Has USD" in words
-    assert "It may see the payments it made itself." in words
+    assert "/alice it may: see its own payments." in words
     assert seeded.outgoing[-8:] in words
     assert f"For the app’s developer Grant {seeded.grant}" in words
     assert "your wallet" not in words
@@ -142,7 +142,7 @@ def test_grant_is_told_in_words_with_what_is_left(ann: Browser, seeded: Seeded) 
     assert (row["State"], row["Wallet"], row["Left"]) == ("issued", "Alice", "USD 75.00")
     assert row["What it may do"] == "It may pay up to USD 100.00."
     assert "Also grants that asked nobody leave out show" in ann.words("/admin/grants")
-    assert "It may ask for prices." in ann.words("/admin/grants", withoutConsent="true")
+    assert "it may: ask for prices." in ann.words("/admin/grants", withoutConsent="true")
 
 
 def test_peer_has_its_unresolved_packets(ann: Browser, seeded: Seeded) -> None:
