@@ -86,7 +86,7 @@ async def test_long_amounts_fit_a_telephone(server: Instance, seeded: Seeded, op
         wallets.create_wallet(work, "rich", "USD", 2, "Rich", None)
         for number in range(2):
             wallets.deposit(work, "rich", "987654321234.56", f"transfer {number}")
-        assets.deposit_liquidity(work, "USD", 2, "90000000000000000.00")
+        assets.deposit_liquidity(work, "USD", 2, "987654321234.56")
 
     server.write(unit)
     page = await open_page()
