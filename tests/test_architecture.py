@@ -29,6 +29,7 @@ SHARED_NAMES = {
 # Test files that are named for no module of their room, and why.
 ACROSS = {
     "cli/test_help": "the help of all commands",
+    "cli/test_mail": "a test mail, whose operation stands in `operator`",
     "cli/test_texts_of_others": "what all commands print of others",
     "client/test_client": "the whole client, against real servers and made up ones",
     "client/test_examples": "the programs of docs/integrating.md",
@@ -52,6 +53,7 @@ TESTED_IN = {
     ),
     "accounts/test_guesses": "accounts/places accounts/sign_in",
     "cli/test_help": "cli/commands",
+    "cli/test_mail": "operator/mail",
     "cli/test_operations_peer_unresolved": "operator/unresolved_packets",
     "cli/test_server": "cli/options settings",
     "client/test_client": "client/access client/grants client/sending",
@@ -114,6 +116,8 @@ THREADS = {
     "payres/openapi/part.py": "the document, which is cached",
     "payres/operator/upkeep/backup_schedule.py": "one backup at a time",
     "payres/operator/upkeep/kept_backups.py": "one backup at a time, under a slot",
+    "payres/operator/mail.py": "a test mail for each operator who sends one",
+    "payres/operator/upkeep/health.py": "one look at a time, and a few requests at a time",
     "payres/operator/upkeep/monitoring.py": "milliseconds for each answer of /metrics, to permitted hosts",
     "payres/testing/control.py": "the document, which is cached",
     "payres/testing/sandbox.py": "one reset at a time, under a lock",

@@ -142,7 +142,12 @@ class MailAttempt:
         said = re.sub(address, "the address", visible_text(outcome.said), flags=re.IGNORECASE)
         return outcome._replace(said=visible_line(said))
 
-    def _attempt(self, message: "EmailMessage") -> MailAnswer:
+    def greet(self) -> MailAnswer:
+        """Signs in and sends nothing; blocks."""
+        outcome = self._attempt(None)
+        return outcome._replace(said=visible_line(outcome.said))
+
+    def _attempt(self, message: "EmailMessage | None") -> MailAnswer:
         import smtplib
 
         try:
@@ -162,7 +167,7 @@ class MailAttempt:
         with suppress(OSError, AttributeError):  # there is no connection
             self._smtp.sock.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr]
 
-    def _send(self, message: "EmailMessage") -> MailAnswer:
+    def _send(self, message: "EmailMessage | None") -> MailAnswer:
         import smtplib
 
         settings, security = self._settings, self._settings.smtp_security
@@ -195,12 +200,13 @@ class MailAttempt:
             path = settings.smtp_password_file
             smtp.login(settings.smtp_user, Path(path).read_text(encoding="utf-8").strip() if path else "")
         smtp.ehlo_or_helo_if_needed()
-        code, said = smtp.mail(settings.mail_from)
-        if code >= 400:
-            return _answered(code, said)._replace(is_final=False, is_usable=False)
-        code, said = smtp.rcpt(message["To"])
-        self.is_written = code < 400
-        outcome = _answered(*smtp.data(message.as_bytes())) if self.is_written else _answered(code, said)
+        outcome = _answered(*smtp.mail(settings.mail_from))
+        if not outcome.is_sent:
+            return outcome._replace(is_final=False, is_usable=False)
+        if message is not None:
+            code, said = smtp.rcpt(message["To"])
+            self.is_written = code < 400
+            outcome = _answered(*smtp.data(message.as_bytes())) if self.is_written else _answered(code, said)
         with suppress(OSError, smtplib.SMTPException):  # it has said all that matters
             smtp.quit()
         return outcome

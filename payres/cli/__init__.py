@@ -38,16 +38,12 @@ SECTIONS: Mapping[str, Mapping[str, Listed]] = {
         "init": Listed("Write an annotated payres.toml and create the database.", module="server"),
         "serve": Listed("Run the server.", module="server"),
         "status": Listed("Show the state of the server and its money.", module="status"),
-        "doctor": Listed("Find problems, and say how to fix them.", module="status"),
         **_declared("Set up and run"),
         "backup": Listed("Copy the database while the server runs.", module="backup"),
         "restore": Listed("Replace the database by a backup.", module="backup"),
     },
     **{title: _declared(title) for title in ("Wallets and payments", "Currencies")},
-    "Other servers and programs": {
-        **_declared("Other servers and programs"),
-        "mail": Listed("Try the mail server for the notices of owners.", module="mail"),
-    },
+    "Other servers and programs": _declared("Other servers and programs"),
     "Operators and their books": _declared("Operators and their books"),
     "Try, and build clients": {
         "demo": Listed("Show one payment, step by step, against a temporary server.", module="demo"),

@@ -42,7 +42,7 @@ SCOPES: Final[Mapping[str, str]] = {
     "webhooks:write": "test, pause, rotate, remove webhooks; with events:read, add and change them, replay deliveries",
     "webhooks:private": "add webhooks on this machine or in its network",
     "events:read": "read events",
-    "due:write": "try again what waits, and give it up",
+    "due:write": "try again what waits, give it up, and send test mails",
     "status:read": "see the state of the server and its money",
     "ledger:read": "read ledger entries and run the invariant checks",
     "backup:write": "make backups in the backup directory, and list them",

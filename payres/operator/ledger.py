@@ -99,8 +99,8 @@ def _broken(found: LedgerCheck) -> str | None:
     command=CommandLine("ledger check", text=_checked, failure=_broken),
     form=OperationForm(
         "Check now",
-        path="/ledger-check/check",
-        back="/ledger-check",
+        path="/health/ledger/check",
+        back="/health/ledger",
         will="Check every invariant of the ledger. You may leave the page.",
         done="The check began",
         begins="check",

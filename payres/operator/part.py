@@ -56,6 +56,10 @@ def _workers(context: Context, opening: Opening) -> Iterator[Background]:
         from payres.operator.upkeep.backup_schedule import keep_schedule  # loads the operations
 
         yield keep_schedule(context)
+    if not context.is_disposable:
+        from payres.operator.upkeep.health import keep_looking
+
+        yield keep_looking(context)
     step = partial(store_missing_rates, context.database, context.metrics)
     yield Worker("the notes of missing rates", context.database, step, NOTES_SECONDS).run()
     # A server of a test ends before it is due.

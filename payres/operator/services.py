@@ -14,6 +14,7 @@ from payres.core.process.slots import Slots
 from payres.operator.admin_hosts import AdminHosts
 from payres.operator.declared.long_work import LongWorks
 from payres.operator.limits import MAX_EXPORTS, MAX_EXPORTS_OF_CALLER
+from payres.operator.upkeep.doctor import OtherFindings
 from payres.operator.upkeep.readiness import Readiness
 from payres.operator.upkeep.volume import DailyVolume
 
@@ -24,6 +25,7 @@ class OperatorServices(msgspec.Struct, frozen=True):
     sign_in: SignInGuard
     long_works: LongWorks
     volume: DailyVolume = field(default_factory=DailyVolume)
+    others: OtherFindings = field(default_factory=OtherFindings)
     # Reads of events, shared by streams at the same position.
     event_reads: dict[Hashable, asyncio.Future[tuple[int, bytes, bool]]] = field(default_factory=dict)
     # By session, what a form has done and the next page says.

@@ -39,7 +39,7 @@ PATHS = (
         "/settings",
     ),
     *("/wallets/nobody", "/nonsense", "/operators", "/operators/ann", "/operators/ann/change", "/operators/ann/remove"),
-    *("/new-operator", "/backups", "/ledger-check"),
+    *("/new-operator", "/backups", "/health", "/health/mail", "/due", "/health/ledger"),
 )
 
 

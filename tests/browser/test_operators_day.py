@@ -433,7 +433,7 @@ async def makes_a_key(day: Operator) -> None:
 
 async def lets_another_in(day: Operator, bea: Operator) -> None:
     """Who may look at everything, until she may do everything, and is removed while she is at it."""
-    await day.follow("Server", "What waits")
+    await day.follow("Server", "Health")
     await day.follow("Operators")
     await day.follow("New operator")
     await day.fill(name="Bea")
@@ -448,7 +448,7 @@ async def lets_another_in(day: Operator, bea: Operator) -> None:
     for section in ("Wallets", "Grants", "Peers", "Currencies"):
         await bea.follow(section)
         await expect(bea.page.locator("main a.button.primary, main form[method=post]")).to_have_count(0)
-    await bea.follow("Server", "What waits")
+    await bea.follow("Server", "Health")
     await bea.follow("Backups")
     await expect(bea.page.get_by_role("button", name="Make one now")).to_be_hidden()
     await day.follow("Bea")

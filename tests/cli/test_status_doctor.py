@@ -152,7 +152,7 @@ def test_proxy_that_closes_connections_or_keeps_them(
     )
 
 
-@pytest.mark.parametrize(("days", "seen"), [(13, "FIX"), (16, "ok ")])
+@pytest.mark.parametrize(("days", "seen"), [(2, "FIX"), (13, "WAR"), (16, "ok ")])
 def test_certificate_that_nobody_has_renewed(
     findings: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, seen: str
 ) -> None:

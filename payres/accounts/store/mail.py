@@ -154,11 +154,13 @@ def count_mails(tx: Transaction, owner_id: int, kind: str, now: int) -> int:
     return number(tx, f"SELECT count(*) FROM mail WHERE owner_id = ? AND kind = ? AND {recent}", owner_id, kind, *times)
 
 
-def waiting(tx: Transaction, now: int) -> tuple[int, str | None]:
-    """How many mails are due, and why the last attempt for one of them has failed."""
+def waiting(tx: Transaction, now: int) -> tuple[int, str | None, int | None]:
+    """How many mails are due, and why the last attempt for one of them has failed; since when the first is that has."""
     due = "FROM mail WHERE send_at IS NOT NULL AND (send_at <= ? OR attempts > 0)"
-    error = tx.execute(f"SELECT last_error {due} AND last_error IS NOT NULL ORDER BY send_at DESC LIMIT 1", (now,))
-    return number(tx, f"SELECT count(*) {due}", now), next((text for (text,) in error), None)
+    failed = f"{due} AND last_error IS NOT NULL"
+    error = tx.execute(f"SELECT last_error {failed} ORDER BY send_at DESC LIMIT 1", (now,)).fetchone()
+    since = find_number(tx, f"SELECT min(created_at) {failed}", now)
+    return number(tx, f"SELECT count(*) {due}", now), error and error[0], since
 
 
 def rates(tx: Transaction, owner_id: int) -> Mapping[str, MailRate]:

@@ -5,6 +5,7 @@ Clocks are passed in, so that tests move time instead of waiting for it.
 
 import re
 import time
+from collections.abc import Callable
 from datetime import date
 from functools import lru_cache
 from typing import Protocol
@@ -28,6 +29,8 @@ _DATE_TIME = re.compile(
     r"(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
 )
 _DAY_OR_MINUTE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[ T]([0-9]{2}:[0-9]{2}))?")
+# A time that `format_time` has made, in a sentence.
+_SAID = re.compile(r"(?<![^\s(])[0-9]{4}(?:-[0-9]{2}){2}T[0-9]{2}:[0-9]{2}:[0-9.]+Z(?![^\s,:;)])")
 # The parts of a time as text: a page shows forty times, and formatting takes four times as long.
 _MINUTES = tuple(f"T{minute // 60:02}:{minute % 60:02}:" for minute in range(24 * 60))
 _SECONDS = tuple(f"{second:02}" for second in range(60))
@@ -147,3 +150,8 @@ def _offset(sign: str | None, hours: str, minutes: str) -> int:
 def _begins_a_month(moment: int) -> bool:
     days, of_day = divmod(moment, DAY)
     return of_day == 0 and date.fromordinal(days + EPOCH_ORDINAL).day == 1
+
+
+def times_in_words(text: str, shown: Callable[[str], str] = lambda said: f"{said[:10]} {said[11:16]} UTC") -> str:
+    """A sentence whose times are `shown` to people, by default as `2026-01-31 09:30 UTC`."""
+    return _SAID.sub(lambda match: shown(match[0]), text)

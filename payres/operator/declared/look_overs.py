@@ -19,6 +19,7 @@ from payres.interledger.store import peers
 from payres.operator import audit
 from payres.operator.declared.declarations import LookOver
 from payres.operator.declared.shapes import Cell
+from payres.people.store import standing_orders
 
 Figures = tuple[str, str | None, str | None]  # a label, what is now, and what will be
 NOW: Final = "now, for every {}. Prices already shown hold."
@@ -50,7 +51,8 @@ def of_rate(work: Work, base: str, counter: str, rate: str) -> LookOver:
     inverse_now, inverse = used_rate(back, there, work.now), used_rate(kept, then, work.now)
     if inverse_now != inverse:
         rows.append((f"One {counter} buys {base}", _short(inverse_now), _short(inverse)))
-    question, facts = f"One {base} buys {counter} {rate}?", [("From", NOW.format("price"))]
+    orders = standing_orders.count_active(work, base, counter) + standing_orders.count_active(work, counter, base)
+    question, facts = f"One {base} buys {counter} {rate}?", [("From", NOW.format("price")), *_orders(orders)]
     set_by = _set_by(work, f"{base} {counter}", "rate")
     return LookOver(question, f"Set {counter} {rate}", _numbers(rows), facts, risk, set_by)
 
@@ -89,7 +91,10 @@ def of_fee(work: Work, code: str, scale: int, fixed: str = "0", basis_points: in
         rows.append((f"Sending {whole} costs", format_decimal(now, asset), format_decimal(then, asset)))
     parts = [Cell(fixed_then, "number").shown] * bool(new.fixed) + [share_then] * bool(new.basis_points)
     said = " and ".join(parts) or "nothing"
-    facts, about = [("From", NOW.format(f"wallet in {code}"))], f"{code} {scale}"
+    orders = _orders(
+        standing_orders.count_active(work, code), ": one stops that would take more than its owner allowed"
+    )
+    facts, about = [("From", NOW.format(f"wallet in {code}")), *orders], f"{code} {scale}"
     set_by = _set_by(work, about, "basisPoints" if old.basis_points != new.basis_points else "fixed")
     return LookOver(f"A fee of {said}?", f"Set {said}", _numbers(rows), facts, risk, set_by)
 
@@ -135,6 +140,10 @@ def of_wallet(
     ]
     button = f"Make the currency “{asset_code}”"
     return LookOver(f"A new currency, “{asset_code}”?", button, (), facts, _new_currency(work, asset))
+
+
+def _orders(count: int, what: str = "") -> Sequence[tuple[str, str]]:
+    return [("Also changes", f"{count} standing order{'s' * (count > 1)}{what}")] if count else []
 
 
 def _new_currency(work: Work, asset: Asset) -> tuple[str, str]:

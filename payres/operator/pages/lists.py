@@ -36,6 +36,7 @@ LABELS: Final = {
     "withoutConsent": "Also grants that asked nobody",
     "canSignIn": "Password",
     "used": "Prices that nobody paid",
+    "byCause": "What waits for the same cause",
 }
 HINTS: Final = dict.fromkeys(("from", "to"), "A day, or a day and a time (UTC).") | {
     "counterpart": "A name here, or an address elsewhere.",
@@ -47,6 +48,7 @@ WORDS: Final[Mapping[str, Mapping[str, str]]] = {
     "withoutConsent": SHOWN,
     "canSignIn": {"true": "set", "false": "none yet"},
     "used": {"false": "show", "true": "leave out"},
+    "byCause": {"false": "each", "true": "one row"},
 }
 COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
 

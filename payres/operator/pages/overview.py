@@ -1,6 +1,5 @@
 """The overview: readiness, findings, balances, volume and the last changes."""
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import itemgetter
@@ -16,23 +15,19 @@ from payres.core.store.rows import PageQuery
 from payres.core.store.work import Work
 from payres.html.html import operators_language
 from payres.html.language import Language
-from payres.html.sentences import ended
 from payres.operator import audit
 from payres.operator.declared.declarations import declared, operation_of
 from payres.operator.declared.shapes import Cell, CellKind, Column, facts_of, format_size, make_table, path_of
+from payres.operator.pages.due import waits
+from payres.operator.pages.health import findings
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.services import operator_of
-from payres.operator.upkeep import doctor
+from payres.operator.upkeep.health import count_wrong
 from payres.operator.upkeep.status import KINDS, STATUS, Status, read_status
 from payres.operator.upkeep.volume import DAYS, Volume
 
 # Facts that the page shows elsewhere, as balances and findings.
 SAID: Final = {*KINDS.values(), "Not delivered", "Unresolved", "Ledger", "Last backup", "Free on the disk"}
-# Where what the doctor finds is put right, by the first word of its subject.
-PLACES: Final = {"backup": "backups", "exchange": "assets", "liquidity": "assets", "webhook": "webhooks"}
-COMMAND: Final = re.compile("`[^`]*`")
-TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
-
 LIVE_SECONDS: Final = 30
 CHANGES: Final = PageQuery(4, None, "older")
 HEIGHT: Final = 96
@@ -52,7 +47,7 @@ async def page(visit: OperatorVisit) -> Response:
     context, language = visit.context, operators_language(visit.request)
     services, asked = operator_of(context), visit.request.query_params
     volume = await services.volume.look(context.database)
-    found = await visit.read(partial(_read_database, language=language))
+    found = await visit.read(partial(_read_database, visit=visit, language=language))
     assets: Mapping[str, Asset] = found["assets"]
     busy = [name for name, asset in assets.items() if asset in volume.paid]
     shown = next((name for name in (asked.get("currency"), *busy, *assets) if name in assets), None)
@@ -60,6 +55,7 @@ async def page(visit: OperatorVisit) -> Response:
     return visit.show(
         "overview.html",
         problem=await services.readiness.problem(),
+        looked_at=services.others.looked_at,
         shown=shown,
         currencies=[*links.items()],
         here=links.get(shown or "", f"{ADMIN_ROOT}?currency="),
@@ -75,7 +71,7 @@ async def page(visit: OperatorVisit) -> Response:
     )
 
 
-def _read_database(work: Work, language: Language) -> dict[str, Any]:
+def _read_database(work: Work, visit: OperatorVisit, language: Language) -> dict[str, Any]:
     """The values that the page reads from the database, from one snapshot."""
     status, assets, balances = read_status(work, is_running=True), dict[str, Asset](), dict[str, dict[str, Any]]()
     for one in status.balances:
@@ -88,10 +84,13 @@ def _read_database(work: Work, language: Language) -> dict[str, Any]:
         if one.kind == "wallet":
             count = f"{one.accounts:,} wallet{'' if one.accounts == 1 else 's'}"
             row["wallets"] = Cell(count, link=path_of("assets", asset.code, str(asset.scale)))
+    found = findings(work, visit)
     changes = operation_of(audit.list_entries).run(work, {"page": CHANGES})
     return {
         "health": _health(status, language),
-        "findings": [_attention(one, language) for one in doctor.examine(work) if one.fix],
+        "counted": count_wrong([one.state for one in found]),
+        "wrong": [one for one in found if one.state != "in order"],
+        "waits": waits(work, language),
         "assets": assets,
         "balances": make_table("Balances", BALANCE_COLUMNS, balances.values(), "There are no wallets yet"),
         "changes": [(one, audit.told(one)) for one in changes.result],
@@ -104,16 +103,6 @@ def _health(status: Status, language: Language) -> str:
     made = language.stamp(status.last_backup_at) if status.last_backup_at else "none by payres"
     broken = f"BROKEN: {status.broken_invariant}" if status.broken_invariant else checked
     return f"Ledger {broken}. Last backup: {made}. {format_size(status.free_bytes)} free."
-
-
-def _attention(found: doctor.Diagnosis, language: Language) -> dict[str, Any]:
-    """A finding with the page where it is put right, whose words stand in place of the first command in its advice."""
-    words, advice = TIME.sub(lambda match: language.stamp(match[0]), found.seen), ended(found.fix or "")
-    if found.page is not None:
-        advice = COMMAND.sub(found.page[0], advice, count=1)
-    names = found.page[1:] if found.page else filter(None, [PLACES.get(found.subject.partition(" ")[0])])
-    tone = "warn" if found.warning else "bad"
-    return {"subject": found.subject, "seen": words, "advice": advice, "link": path_of(*names), "tone": tone}
 
 
 def pair_chart(asset: Asset, volume: Volume, language: Language) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from payres.html.html import load_templates, redirect, serve_page
 from payres.operator.declared.declarations import declared
 from payres.operator.declared.shapes import Shape
 from payres.operator.exports import export_ledger, export_payments, export_statement
-from payres.operator.pages import overview, search, server
+from payres.operator.pages import due, health, overview, search, server
 from payres.operator.pages.details import thing_pages
 from payres.operator.pages.lists import exports_page, send_file, show_list
 from payres.operator.pages.operations import Done, OperationPage, say
@@ -51,7 +51,9 @@ PAGES: Final[Mapping[str, Callable[..., Any]]] = {
     "/exports/payments": partial(send_file, rule=export_payments),
     "/exports/ledger": partial(send_file, rule=export_ledger),
     "/backups": server.backups_page,
-    "/ledger-check": server.check_page,
+    "/due": due.page,
+    "/health": health.page,
+    "/health/ledger": server.check_page,
     "/settings": server.settings_page,
     "/search": search.page,
 }

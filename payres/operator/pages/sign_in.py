@@ -30,13 +30,14 @@ from payres.operator.roles import beyond, may, scopes_of
 from payres.operator.services import operator_of
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord, find_operator
 
-# The sections of the pages, with the paths of their views that are no lists.
+# The sections of the pages, with the paths of their views that are no lists; those of LEADING come before the lists.
 SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Overview": {"Overview": ADMIN_ROOT},
     **{name: {} for name in ("Wallets", "Payments", "Grants", "Peers", "Currencies")},
     "Programs": {"Exports": f"{ADMIN_ROOT}/exports"},
-    "Server": {"Ledger check": f"{ADMIN_ROOT}/ledger-check", "Settings": f"{ADMIN_ROOT}/settings"},
+    "Server": {"Settings": f"{ADMIN_ROOT}/settings"},
 }
+LEADING: Final = {"Server": {"Health": f"{ADMIN_ROOT}/health"}}
 WRONG: Final = "This name and this password do not belong together"
 
 
@@ -81,7 +82,9 @@ def menu() -> Mapping[str, Mapping[str, str]]:
     """The sections, each with the paths of its views, the first of which it leads to."""
     lists = [(one.listing.menu, one.listing.title, one.list_url) for one in declared() if one.listing]
     return {
-        section: {**{title: ADMIN_ROOT + url for name, title, url in lists if name == section}, **own}
+        section: LEADING.get(section, {})
+        | {title: ADMIN_ROOT + url for name, title, url in lists if name == section}
+        | dict(own)
         for section, own in SECTIONS.items()
     }
 

@@ -48,7 +48,7 @@ class Told(NamedTuple):
 
 class WaitingRow(NamedTuple):
     """What waits: since when, how often it was tried, and why that did not succeed; and when it is tried next, None if
-    it is set aside."""
+    it is set aside. One can stand for several, which are its `number`."""
 
     kind: str
     label: str
@@ -58,6 +58,7 @@ class WaitingRow(NamedTuple):
     attempts: int
     why: str | None
     next_try: int | None
+    number: int = 1
 
 
 DUE_KINDS: Final[Mapping[str, Told]] = {

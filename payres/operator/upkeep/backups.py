@@ -232,6 +232,15 @@ def made_in(folder: Path, database: Path, suffix: str = "") -> Sequence[Path]:
     return sorted(one for one in folder.glob(name) if one.is_file() and not one.is_symlink())
 
 
+def time_of(made: Path, database: str) -> int | None:
+    """The time in the name of a backup in microseconds UTC, None if there is no such time: 20261399T000000Z."""
+    stamp = made.name.removesuffix(BROKEN).removesuffix(Path(database).suffix).rpartition("-")[2]
+    try:
+        return int(datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()) * SECOND
+    except ValueError:
+        return None
+
+
 def replaced_by_restores(database: Path) -> Sequence[Path]:
     """The files of databases that restores have replaced, oldest first."""
     file = database.resolve()

@@ -9,14 +9,17 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from payres.accounts.mail import MailAttempt
 from payres.accounts.store import mail
 from payres.agenda.store.agenda import MOST_FAULTS
 from payres.core.process.settings import Settings, local_url, settings_file
@@ -26,11 +29,11 @@ from payres.core.protocol.urls import ROOT_WALLET_PATH, Urls, is_loopback
 from payres.core.protocol.visible import visible_line
 from payres.core.store import accounts
 from payres.core.store.accounts import LOW_PART
-from payres.core.store.connections import changed_at, free_bytes, is_served, log_bytes
+from payres.core.store.connections import changed_at, free_bytes, is_followed, is_served, log_bytes
 from payres.core.store.migrations import UnusableDatabase
 from payres.core.store.server_secrets import existing_secret
 from payres.core.store.wallets import WALLETS
-from payres.core.store.work import Environment, Work
+from payres.core.store.work import Work
 from payres.interledger.clearing import ABOVE_LIMIT, SHORT_THERE
 from payres.interledger.identity import OwnIdentity
 from payres.interledger.store import packets, peers
@@ -38,8 +41,8 @@ from payres.interledger.store.peers import PeerRecord
 from payres.operator.declared.shapes import MEBIBYTE, format_size
 from payres.operator.limits import MIN_FREE_BYTES
 from payres.operator.store import backups, due_work, invariants, status
-from payres.operator.upkeep.backups import BROKEN, made_in
-from payres.operator.upkeep.missing_rates import lacking_rates, some
+from payres.operator.upkeep.backups import BROKEN, made_in, time_of
+from payres.operator.upkeep.missing_rates import SHOWN_RATES, lacking_rates, some
 from payres.operator.upkeep.takeover import AFTER_TAKEOVER, describe_takeover
 from payres.webhooks.store import webhooks
 
@@ -59,26 +62,55 @@ CLOCK_SECONDS: Final = 5  # the most that a clock may be off; soon above that, s
 # A certificate should have been renewed if it has less left than this, and than this part of its lifetime.
 CERTIFICATE_SECONDS: Final = 14 * 86400
 CERTIFICATE_PART: Final = 6
+LAST_SECONDS: Final = 3 * 86400
+ASKED_AT_ONCE: Final = 8
 STANDBY_SECONDS: Final = 300  # after so long without a change, something is probably wrong
 
 FIXED_SQLITE: Final = (3, 51, 3)  # https://sqlite.org/wal.html#walresetbug
 WARNS: Final = "warns"  # the problem of a look may be harmless
 # A page's words in the sentence of a `fix`, and the parts of its path.
 Page = tuple[str, *tuple[str, ...]]
-# The subject, its state, whether that is a problem, how to fix it, and the page of the finding.
-Look = tuple[str, str, object, str] | tuple[str, str, object, str, Page]
-Read = Callable[[Callable[[Work], Any]], Any]
+# The subject, its state, whether that is a problem, how to fix it, the page of the finding, and since when it is so.
+Since = int | None
+Look = (
+    tuple[str, str, object, str] | tuple[str, str, object, str, Page] | tuple[str, str, object, str, Page | None, Since]
+)
+BACK_UP: Final = "Back up now", "backups"
+MAIL_FIX: Final = "Try it with `payres mail test ADDRESS`; docs/how-to/mail.md has the settings"
+MAIL_TEST: Final = "a test", "due"
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
     """A checked subject and its state; `fix` says what to do, None if nothing is wrong. A `warning` may be harmless.
-    On pages, `page` stands in place of the first command in `fix`."""
+    On pages, `page` stands in place of the first command in `fix`. It is so `since` a time in microseconds UTC, None
+    if that is not known."""
 
     subject: str
     seen: str
     fix: str | None = None
     warning: bool = False
     page: Page | None = None
+    since: int | None = None
+
+    @property
+    def badness(self) -> int:
+        return 0 if self.fix is None else 1 if self.warning else 2
+
+
+class OtherFindings:
+    """What others said when they were asked last, and when that was in microseconds UTC; nothing before the first
+    time."""
+
+    def __init__(self) -> None:
+        self.found: Sequence[Diagnosis] = ()
+        self.looked_at: int | None = None
+
+    def note(self, found: Sequence[Diagnosis], now: int) -> None:
+        """Keeps what was found. What was wrong already is so since then."""
+        before = {one.subject: one.since for one in self.found}
+        times = [one.since or before.get(one.subject) or now if one.fix else None for one in found]
+        self.found = [msgspec.structs.replace(one, since=since) for one, since in zip(found, times, strict=True)]
+        self.looked_at = now
 
 
 class _Known(NamedTuple):
@@ -100,26 +132,40 @@ def examine(work: Work) -> Sequence[Diagnosis]:
     return _findings(found for look in looks for found in look(work))
 
 
-def examine_all(read: Read, environment: Environment, *, is_standby: bool) -> Sequence[Diagnosis]:
-    """The findings of `examine`, and those about this machine, the running server or a standby's replication, the
-    public address and the servers of peers. After a takeover, only those about the data and the machine. Raises
-    OSError."""
+def others(work: Work) -> Sequence[Callable[[], Iterable[Look]]]:
+    """What `ask` asks: this machine, the running server or a standby's replication, the public address, the mail server
+    and the servers of peers; after a takeover, only the machine."""
+    wallet, settings = min((one.path for one in WALLETS.list(work) if one.active), default=None), work.settings
+    known = _Known(settings, work.urls, wallet, _own_key(work))
+    asked: list[Callable[[], Iterable[Look]]] = [_sqlite, _clock]
+    if settings.read_only or is_followed(settings.database):
+        asked += [partial(_followed, settings.database, work.now)]
+    elif backups.takeover(work) is None:
+        asked += [partial(_server, known), partial(_smtp, known)]
+        asked += [partial(_reach, one) for one in peers.list_peers(work)]
+    return asked
 
-    def unit(work: Work) -> tuple[Sequence[Diagnosis], bool, _Known, Sequence[PeerRecord]]:
-        wallet = min((one.path for one in WALLETS.list(work) if one.active), default=None)
-        known = _Known(work.settings, work.urls, wallet, _own_key(work))
-        return examine(work), backups.takeover(work) is not None, known, peers.list_peers(work)
 
-    found, is_replaced, known, linked = read(unit)
-    served = chain(_server(known), *map(_reach, linked))
-    others = _followed(environment) if is_standby else () if is_replaced else served
-    return [*found, *_findings(chain(_sqlite(), _clock(), others))]
+def ask(looks: Sequence[Callable[[], Iterable[Look]]]) -> Sequence[Diagnosis]:
+    """The findings of `others`, a few of which are asked at the same time. Blocks."""
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        return _findings(chain(*pool.map(lambda look: [*look()], looks)))
+
+
+def combined(found: Sequence[Diagnosis], others: Sequence[Diagnosis]) -> Sequence[Diagnosis]:
+    """What the database and others say, once for each subject: what is worse, or else what others say."""
+    by_subject: dict[str, Diagnosis] = {}
+    for one in (*found, *others):
+        before = by_subject.setdefault(one.subject, one)
+        if one.badness >= before.badness:
+            by_subject[one.subject] = msgspec.structs.replace(one, since=before.since or one.since)
+    return [*by_subject.values()]
 
 
 def _findings(looks: Iterable[Look]) -> Sequence[Diagnosis]:
     return [
-        Diagnosis(subject, visible_line(seen, MAX_SEEN), fix if is_wrong else None, is_wrong is WARNS, *page)
-        for subject, seen, is_wrong, fix, *page in looks
+        Diagnosis(subject, visible_line(seen, MAX_SEEN), *((fix, is_wrong is WARNS, *more) if is_wrong else ()))
+        for subject, seen, is_wrong, fix, *more in looks
     ]
 
 
@@ -145,31 +191,35 @@ def _backups(work: Work) -> Iterator[Look]:
         fix = "The server cannot make backups: create the directory, or set backup_directory to another one"
         yield "backup_directory", f"{directory} is not a directory that payres may write to", True, fix
     good, broken = (made_in(Path(directory), Path(work.settings.database), suffix)[-1:] for suffix in ("", BROKEN))
-    if directory and broken and not (good and good[0] > broken[0]):
-        fix = "Its check found a fault, which the log of the server names. docs/operating.md says what to do about it"
-        yield "broken backup", f"the newest copy is broken: {broken[0]}", True, fix
+    good_at, broke_at = (time_of(one[0], work.settings.database) or 0 if one else 0 for one in (good, broken))
+    if directory and broken and broke_at >= max(good_at, made_at or 0):
+        fix = "It cannot be restored, until the next good one (`payres backup`). The log of the server names the fault"
+        last = f". The last good one is of {format_time(max(good_at, made_at or 0))}" if good_at or made_at else ""
+        fix = f"{fix}; docs/operating.md says what to do about it{last}"
+        yield "broken backup", f"the newest copy is broken: {broken[0]}", True, fix, BACK_UP, broke_at
     if made_at is None:
         fix = "Set backup_every, make one with `payres backup`, or let Litestream copy: docs/how-to/backup.md"
         is_needed = not is_loopback(work.urls.host) or _has_money_since(work, earliest)
-        yield "backup", "payres has made none", is_needed, fix
+        yield "backup", "payres has made none", is_needed, fix, BACK_UP
     else:
         fix = "Make backups daily: docs/how-to/backup.md says how"
         if every:
             fix = f"backup_every says each {work.settings.backup_every} seconds: the server's log has why it made none"
-        yield "backup", f"the last one was made at {format_time(made_at)}", made_at < earliest, fix
+        yield "backup", f"the last one was made at {format_time(made_at)}", made_at < earliest, fix, BACK_UP
 
 
 def _ledger(work: Work) -> Iterator[Look]:
     broken, checked_at, time = invariants.broken_invariant(work), invariants.last_check(work), CHECK_DAYS * DAY
     fix = "Check it with `payres ledger check`. A running server does so all the time; its log says why it does not"
+    page = "the ledger check", "health", "ledger"
     if broken is not None:
         fix = "Accept no payments until it does: docs/operating.md"
         yield "ledger", f"its invariant `{broken}` did not hold", True, fix
     elif checked_at is not None:
         is_old = not lasts(checked_at + time, work.now, time)
-        yield "ledger", f"all its invariants held at {format_time(checked_at)}", is_old, fix
+        yield "ledger", f"all its invariants held at {format_time(checked_at)}", is_old, fix, page
     else:
-        yield "ledger", "it has not been checked yet", _has_money_since(work, work.now - time), fix
+        yield "ledger", "it has not been checked yet", _has_money_since(work, work.now - time), fix, page
 
 
 def _has_money_since(work: Work, time: int) -> bool:
@@ -183,7 +233,7 @@ def _liquidity(work: Work) -> Iterator[Look]:
         seen = f"{describe_amount(balance, Asset(code, scale))} is left, little of what there was"
         deposit = f"payres liquidity deposit AMOUNT --asset {code} --scale {scale}"
         fix = f"Deposit more with `{deposit}`, or exchanges into it will fail"
-        yield f"liquidity {code}", seen, True, fix
+        yield f"liquidity {code}", seen, True, fix, ("the page of the currency", "assets", code, str(scale))
 
 
 def _settings(work: Work) -> Iterator[Look]:
@@ -208,11 +258,14 @@ def _rates(work: Work) -> Iterator[Look]:
     if has_service and not any(one.expires_at and one.holds_at(work.now) for one in accounts.list_rates(work)):
         fix = "Ask it for `?base=` and a currency, as the server does, whose log says what is wrong with the answers"
         yield "rates service", "no rate of rates_url is valid now", WARNS, fix
-    if lacking.here:
-        fix = "Set one (`payres rate set`), or a service with rates_url, unless nobody is to exchange between them"
-        seen = f"no valid rate for {some([*map('/'.join, lacking.here)])}: somebody wanted it, or it has expired"
-        yield "exchange rates", seen, WARNS, fix, ("the page of exchange rates", "rates")
-    elif len(accounts.list_codes(work)) > 1:
+    fix = "Payments between them are refused. Set one (`payres rate set`), or a service with rates_url, unless nobody"
+    for base, counter in lacking.here[:SHOWN_RATES]:
+        seen, page = "no valid rate: somebody wanted it, or it has expired", ("here", "rates", base, counter)
+        yield f"rate {base}/{counter}", seen, WARNS, f"{fix} is to exchange them", page
+    if len(lacking.here) > SHOWN_RATES:
+        seen = f"no valid rate for {some([*map('/'.join, lacking.here[SHOWN_RATES:])])}"
+        yield "exchange rates", seen, WARNS, f"{fix} is to exchange them", ("the page of exchange rates", "rates")
+    elif not lacking.here and len(accounts.list_codes(work)) > 1:
         yield "exchange rates", "all that somebody wanted lately between currencies here are valid", False, ""
     if lacking.elsewhere:
         pairs = some([*map("/".join, lacking.elsewhere)])
@@ -232,25 +285,26 @@ def _peers(work: Work) -> Iterator[Look]:
             fix = f"Compare the settings in `payres peer show {peer.name}` with its operator"
             pay = f"Pay it and record that (`payres peer withdraw {peer.name} AMOUNT`), or ask it for a higher limit"
             of_credit = {ABOVE_LIMIT: settle, SHORT_THERE: pay}.get(peer.last_error or "")
-            seen = f"at {format_time(peer.last_error_at)}: {peer.last_error}"
+            seen = f"its last error, at {format_time(peer.last_error_at)}: {peer.last_error}"
             yield subject, seen, WARNS if of_credit else True, of_credit or fix, page
     unresolved = packets.count_unresolved(work)
     if unresolved:
         fix = "List them with `payres peer unresolved NAME` and resolve each with its peer"
-        yield "packets", f"{unresolved} unresolved", True, fix, ("the pages of your peers", "peers")
+        yield "packets", f"{unresolved} unresolved", True, fix, ("the page What waits", "due")
 
 
 def _webhooks(work: Work) -> Iterator[Look]:
     for webhook in webhooks.webhooks_of(work, None):
         subject, page = f"webhook {webhook.name or webhook.url}", ("webhooks", webhook.id)
+        since = webhook.last_attempt_at
         if webhook.state == "paused":
             yield subject, "it is paused, and its events wait for 30 days", False, ""
         elif not webhook.active:
             fix = f"When it works again: `payres webhook test {webhook.id}`. Else: `payres webhook remove {webhook.id}`"
-            yield subject, "it answered 410 Gone and is disabled", True, fix, ("its page sends a test", *page)
+            yield subject, "it answered 410 Gone and is disabled", True, fix, ("its page sends a test", *page), since
         elif webhook.last_error is not None:
             fix = f"`payres webhook attempts {webhook.id}` has the answers, `payres webhook test {webhook.id}` tries it"
-            yield subject, f"the last attempt failed: {webhook.last_error}", True, fix, ("Its page", *page)
+            yield subject, f"the last attempt failed: {webhook.last_error}", True, fix, ("Its page", *page), since
     failed = webhooks.count_failed_deliveries(work)
     if failed:
         fix = "When the webhooks work again: `payres webhook replay --failed`"
@@ -262,10 +316,18 @@ def _mail(work: Work) -> Iterator[Look]:
     if not work.settings.smtp_host:
         yield "mail", "it is off, so owners get no notices (smtp_host)", False, ""
         return
-    count, error = mail.waiting(work, work.now)
-    fix = "Try it with `payres mail test ADDRESS`; docs/how-to/mail.md has the settings"
+    count, error, since = mail.waiting(work, work.now)
     seen = f"{count} waiting" + (f"; the last attempt failed: {error}" if error else "")
-    yield "mail", seen, error is not None, fix
+    yield "mail", seen, error is not None, MAIL_FIX, MAIL_TEST, since
+
+
+def _smtp(known: _Known) -> Iterator[Look]:
+    """Whether the mail server takes mail of this server. None is sent."""
+    host = known.settings.smtp_host
+    if host:
+        outcome = MailAttempt(known.settings, known.urls.host).greet()
+        seen = f"{host} takes mail" if outcome.is_usable else f"{host} takes no mail: {outcome.said}"
+        yield "mail", seen, not outcome.is_usable, MAIL_FIX, MAIL_TEST
 
 
 def _due(work: Work) -> Iterator[Look]:
@@ -277,7 +339,7 @@ def _due(work: Work) -> Iterator[Look]:
         yield "due work", f"{aside} set aside after {MOST_FAULTS} faults of payres", True, fix, page
     elif oldest < work.now - LATE:
         seen = f"something has been due since {format_time(oldest)}"
-        yield "due work", seen, WARNS, "`payres due list` shows what waits, and why", page
+        yield "due work", seen, WARNS, "`payres due list` shows what waits, and why", page, oldest
 
 
 def _sqlite() -> Iterator[Look]:
@@ -301,12 +363,19 @@ def _clock() -> Iterator[Look]:
             yield "clock", "no NTP client sets the clock of this machine", WARNS, fix
 
 
-def _followed(environment: Environment) -> Iterator[Look]:
+def _followed(database: str, now: int) -> Iterator[Look]:
     """Whether Litestream still follows. It can stop silently; the primary commits at least every half a minute."""
-    changed, earliest = changed_at(environment.settings.database), environment.clock.now() - STANDBY_SECONDS * SECOND
+    changed, earliest = changed_at(database), now - STANDBY_SECONDS * SECOND
     seen = "never" if changed is None else f"at {format_time(changed)}"
     fix = "Restart litestream-follow, and check that Litestream runs on the primary: docs/how-to/standby.md"
-    yield "standby", f"Litestream last brought a change {seen}", changed is None or changed < earliest, fix
+    yield (
+        "standby",
+        f"Litestream last brought a change {seen}",
+        changed is None or changed < earliest,
+        fix,
+        None,
+        changed,
+    )
 
 
 def _own_key(work: Work) -> str | None:
@@ -401,9 +470,11 @@ def _connections(settings: Settings, url: str) -> Iterator[Look]:
         yield "keep-alive", f"{url} answers two requests on one connection{_kept(settings)}", False, ""
     if certificate:
         start, end = (ssl.cert_time_to_seconds(certificate[name]) for name in ("notBefore", "notAfter"))
-        is_late = end - time.time() < min((end - start) // CERTIFICATE_PART, CERTIFICATE_SECONDS)
+        left = end - time.time()
+        is_late = left < min((end - start) // CERTIFICATE_PART, CERTIFICATE_SECONDS)
+        problem = WARNS if is_late and left > LAST_SECONDS else is_late
         fix = "Renew the certificate; a proxy such as Caddy does so by itself"
-        yield "TLS", f"the certificate is valid until {format_time(end * SECOND)}", is_late, fix
+        yield "TLS", f"the certificate is valid until {format_time(end * SECOND)}", problem, fix
 
 
 def _kept(settings: Settings) -> str:
@@ -420,12 +491,14 @@ def _kept(settings: Settings) -> str:
 def _reach(peer: PeerRecord) -> Iterator[Look]:
     """Whether a server answers at the URL of a peer, if only with a 4xx. No packet is sent."""
     answer = _ask("OPTIONS", peer.url)
-    fix = f"Ask its operator; if the URL has changed, `payres peer change {peer.name} --url URL`"
+    fix, note = "Payments to and from it wait or fail", f". Your note: “{peer.note}”" if peer.note else ""
+    fix = f"{fix}. Ask its operator; if the URL has changed, `payres peer change {peer.name} --url URL`{note}"
+    page = "change its terms", "peers", peer.name
     if isinstance(answer, str):
-        yield f"peer {peer.name}", f"{peer.url} does not answer: {answer}", True, fix
+        yield f"peer {peer.name}", f"{peer.url} does not answer: {answer}", True, fix, page
     else:
         seen = f"{peer.url} answers" if answer.status_code < 500 else f"{peer.url} is answered {answer.status_code}"
-        yield f"peer {peer.name}", seen, answer.status_code >= 500, fix
+        yield f"peer {peer.name}", seen, answer.status_code >= 500, fix, page
 
 
 def _transport(known: _Known, answer: "httpx2.Response") -> Iterator[Look]:

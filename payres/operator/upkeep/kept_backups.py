@@ -7,7 +7,6 @@ password. The API only lists them, since a key would then be worth more than all
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -17,7 +16,7 @@ from starlette.responses import FileResponse, Response
 from payres.core.http.context import Context
 from payres.core.http.requests import ActorRequest
 from payres.core.process.settings import Settings
-from payres.core.protocol.clock import SECOND, format_time
+from payres.core.protocol.clock import format_time
 from payres.core.protocol.errors import Unavailable, WrongState, require
 from payres.core.protocol.wire import Resource
 from payres.core.store import audit
@@ -29,7 +28,7 @@ from payres.operator.declared.shapes import Column, Shape, Time, format_size
 from payres.operator.services import operator_of
 from payres.operator.store.backups import maker_of_backup
 from payres.operator.upkeep import backups
-from payres.operator.upkeep.backups import BROKEN, BackupError, MadeBackup, made_in
+from payres.operator.upkeep.backups import BROKEN, BackupError, MadeBackup, made_in, time_of
 
 NONE: Final = "There are no backups in the folder yet"
 SECRETS: Final = (
@@ -102,7 +101,7 @@ class KeptBackup(Resource, frozen=True, kw_only=True):
 
 
 def kept_backup(work: Work, file: Path) -> KeptBackup:
-    name, is_broken, made_at = file.name, file.suffix == BROKEN, _made_at(file, work.settings.database)
+    name, is_broken, made_at = file.name, file.suffix == BROKEN, time_of(file, work.settings.database)
     assert made_at is not None
     return KeptBackup(
         name=name,
@@ -111,15 +110,6 @@ def kept_backup(work: Work, file: Path) -> KeptBackup:
         state="broken" if is_broken else "checked",
         actor=maker_of_backup(work, str(file)),
     )
-
-
-def _made_at(file: Path, database: str) -> int | None:
-    """The time in the name of a backup in microseconds UTC, None if there is no such time: 20261399T000000Z."""
-    stamp = file.name.removesuffix(BROKEN).removesuffix(Path(database).suffix).rpartition("-")[2]
-    try:
-        return int(datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()) * SECOND
-    except ValueError:
-        return None
 
 
 def require_backup(work: Work, name: str) -> Path:
@@ -146,7 +136,7 @@ def list_backups(work: Work) -> Sequence[Path]:
     """List the backups in the directory of the setting backup_directory, newest first."""
     folder, database = work.settings.backup_directory, Path(work.settings.database)
     found = [one for suffix in ("", BROKEN) for one in made_in(Path(folder), database, suffix)] if folder else []
-    return sorted((one for one in found if _made_at(one, str(database)) is not None), reverse=True)
+    return sorted((one for one in found if time_of(one, str(database)) is not None), reverse=True)
 
 
 @operation(

@@ -104,6 +104,14 @@ TRIES: Final = DueKind(
 )
 
 
+def count_active(tx: Transaction, code: str, receive_code: str | None = None) -> int:
+    """How many active orders pay from wallets in a currency, to payees in another one if that is given."""
+    orders = "SELECT count(*) FROM standing_order o JOIN wallet_address w ON w.id = o.wallet_address_id"
+    assets = f"{orders} JOIN account a ON a.id = w.account_id JOIN asset s ON s.id = a.asset_id"
+    given = f"{assets} WHERE o.state = 'active' AND s.code = ? AND o.receive_code = coalesce(?, o.receive_code)"
+    return number(tx, given, code, receive_code)
+
+
 def page_of_orders(
     tx: Transaction, query: PageQuery, wallet_id: int | None, state: OrderState | None
 ) -> tuple[Sequence[OrderRecord], PageBounds]:

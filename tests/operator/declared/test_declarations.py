@@ -313,7 +313,7 @@ BY_COMMAND: Final = {
     *("payments.refund", "assets.withdraw_fees", "unresolved_packets.resolve", "api_keys.create_api_key"),
     "operators.make_link",
 }
-ON_PAGES: Final = {"backups.make", "kept_backups.download"}
+ON_PAGES: Final = {"backups.make", "kept_backups.download", "mail.test"}
 # Arguments besides those of a new thing, and the refusal, which is the same on each surface.
 REFUSALS: Final = (
     ("wallets.deposit", {"amount": "1.001"}, "'1.001' is not an amount of USD"),
@@ -467,7 +467,7 @@ def test_each_operation_of_several_surfaces_is_in_the_table() -> None:
     others |= {"wallets.separate", "operators.make_link", "webhooks.test", "api_keys.create_api_key", "keys.add_key"}
     # Commands list all at once, or two lists together; the secret is not in the audit log.
     others |= {"wallets.page_of_wallets", "api_keys.page_of_api_keys", "ledger.check", "wallets.set_password"}
-    others |= {"unresolved_payments.list_unresolved_payments", "backups.make"}
+    others |= {"unresolved_payments.list_unresolved_payments", "backups.make", "health.look", "mail.test"}
     others |= {f"exports.export_{what}" for what in ("payments", "ledger", "statement")}
     assert derived - others <= {one.id for one in CASES}
 

@@ -10,13 +10,16 @@ import pytest
 from payres.core.payments.quotes import rate_between
 from payres.core.store import accounts
 from payres.core.store.accounts import RateRecord
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.operator import assets, peers, wallets, webhooks
 from payres.operator.declared import look_overs
 from payres.operator.declared.declarations import LookOver
 from payres.operator.declared.shapes import facts_of
+from payres.people.store.standing_orders import ORDERS
 from tests.instance import Instance
 from tests.operator.pages.browser import PASSWORD, Browser, hidden_fields, words_of
+from tests.works import standing_order
 
 MOST: Final = "That takes most of each payment"
 TERMS: Final[dict[str, Any]] = {
@@ -72,6 +75,22 @@ def test_rate_is_compared_with_the_one_before(tx: Work, pair: str, rate: str, ri
         assert found.set_by.endswith(", today")
     if pair == "EUR JPY":
         assert rows(found)["EUR 100.00 arrive as JPY"] == ("–", "16,000")
+
+
+def test_standing_orders_that_it_changes_too_are_counted(tx: Work) -> None:
+    prepare(tx)
+    dollars, euros = (require_wallet(tx, path).id for path in ("in-usd", "in-eur"))
+    for wallet, given in (
+        (dollars, {"receive_code": "EUR"}),
+        (euros, {}),
+        (dollars, {}),
+        (dollars, {"state": "paused"}),
+    ):
+        ORDERS.insert(tx, standing_order(wallet, "https://b.example/b", **given))
+    assert ("Also changes", "2 standing orders") in look_overs.of_rate(tx, "USD", "EUR", "0.93").facts
+    assert "Also changes" not in dict(look_overs.of_rate(tx, "USD", "JPY", "150").facts)
+    words = "2 standing orders: one stops that would take more than its owner allowed"
+    assert ("Also changes", words) in look_overs.of_fee(tx, "USD", 2, "0.10", 60).facts
 
 
 @pytest.mark.parametrize(

@@ -109,10 +109,10 @@ def test_only_what_is_listed_can_be_downloaded(payres: Instance, ann: Browser, n
 
 
 def test_ledger_is_checked_beside_the_page(payres: Instance, ann: Browser) -> None:
-    assert "Nobody has begun one here since the server started" in ann.words("/admin/ledger-check")
-    assert press(ann, "/admin/ledger-check", "/admin/ledger-check/check", "check").status_code == 303
+    assert "Nobody has begun one here since the server started" in ann.words("/admin/health/ledger")
+    assert press(ann, "/admin/health/ledger", "/admin/health/ledger/check", "check").status_code == 303
     wait_until(lambda: latest(payres, "check").ended_at, "the check does not end")
-    rows = ann.rows("/admin/ledger-check")
+    rows = ann.rows("/admin/health/ledger")
     assert len(rows) == latest(payres, "check").total
     assert {row["State"] for row in rows} == {"holds"}
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 from typing import get_type_hints
+from urllib.parse import unquote
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -246,12 +247,14 @@ def test_chart_has_a_view_for_each_currency_and_no_axis_without_figures(ann: Bro
 
 def test_what_needs_attention_leads_to_the_pages_that_help(ann: Browser, seeded: Seeded) -> None:
     part = ann.get("/admin").text.partition('<ol class="card list attention">')[2].partition("</ol>")[0]
-    assert re.findall(r'<a class="row" href="([^"]+)">', part) == [
-        *("/admin/peers", f"/admin/webhooks/{seeded.webhook}", "/admin/webhooks")
-    ]
-    assert "payres peer unresolved" not in part
-    assert "<code>payres webhook remove " in part, "the second command stays"
-    assert "payres webhook test" not in part
+    links = re.findall(r'<a class="row" href="/admin/health#([^"]+)">', part)
+    health = ann.get("/admin/health").text
+    assert [unquote(one) for one in links] == re.findall('<li id="([^"]+)"><details', health)
+    assert [one for one in links if one in {"packets", "events"}] == ["packets", "events"]
+    assert "payres peer unresolved" not in health
+    assert "<code>payres webhook remove " in health, "the second command stays"
+    assert "payres webhook test" not in health
+    assert f'action="/admin/webhooks/{seeded.webhook}/test"' in health
 
 
 def test_chart_has_axes_and_two_weeks(ann: Browser, payres: Instance, seeded: Seeded) -> None:
@@ -493,7 +496,7 @@ def test_change_is_told_as_a_sentence(entry: str, details: dict[str, str], sente
     assert "".join(cell.text for cell in told(said)) == sentence
 
 
-SERVER = ["What waits", "Backups", "Operators", "Audit log", "Ledger check", "Settings"]
+SERVER = ["Health", "What waits", "Backups", "Operators", "Audit log", "Settings"]
 
 
 def test_frame_has_sections_views_a_way_back_and_one_search_box(ann: Browser, seeded: Seeded) -> None:

@@ -25,7 +25,9 @@ FORMS: Final = {path: page for path, page in PAGES.items() if isinstance(page, O
 # The forms that ask for neither the password nor a fresh second step; all others do.
 ASKS_NOT: Final = {
     "/admin/new-wallet",
-    "/admin/ledger-check/check",
+    "/admin/health/ledger/check",
+    "/admin/health/look",
+    "/admin/health/mail",
     "/admin/backups/make",
     "/admin/wallets/{wallet}/rename",
     "/admin/wallets/{wallet}/unlock",
@@ -39,6 +41,7 @@ ASKS_NOT: Final = {
     "/admin/operators/{name}/sign",
     "/admin/due/{id}/try",
 }
+READS: Final = {"/admin/health/ledger/check", "/admin/health/look", "/admin/health/mail"}
 ASKS: Final = FORMS.keys() - ASKS_NOT
 # The forms of hand-written pages, by their choice: those that ask for the second step alone, and others.
 PLACES_ASK = {(CODES, PAGE), (CODES, "set-up"), (CODES, "confirm"), (CODES, "off"), (RECOVERY, "make")}
@@ -74,7 +77,7 @@ def send_code(browser: Browser, page: httpx2.Response, code: str, path: str = "/
 def test_table_has_every_form() -> None:
     """Each form of an operation that changes money or access asks, or its declaration says why not."""
     assert {path for path, page in FORMS.items() if page.operation.because} == ASKS
-    assert {path for path, page in FORMS.items() if page.form.unasked} == ASKS_NOT - {"/admin/ledger-check/check"}
+    assert {path for path, page in FORMS.items() if page.form.unasked} == ASKS_NOT - READS
     assert FORMS.keys() >= ASKS_NOT
     places = {(path, choice) for path, page in PAGES.items() if isinstance(page, Place) for choice in page.acts}
     pages = {(path, PAGE) for path, page in PAGES.items() if isinstance(page, Place) and page.asks}

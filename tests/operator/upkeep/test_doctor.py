@@ -30,6 +30,7 @@ from payres.operator.upkeep import doctor
 from payres.operator.upkeep.doctor import Diagnosis, examine
 from payres.operator.upkeep.missing_rates import store_missing_rates
 from payres.webhooks.store.webhooks import list_webhooks
+from tests.people.mail_server import MailServer
 from tests.works import add_usd_peer, work_at
 
 NOW = 1_700_000_000_000_000
@@ -71,6 +72,20 @@ def test_mail_that_waits_with_an_error_is_a_problem(work: Work) -> None:
     mail.change_mail(work, mail.MAILS.list(work, "WHERE key = 'a'")[0].id, send_at=NOW + 60, **sent)
     assert found(work, **on)["mail"].seen == "1 waiting; the last attempt failed: 535 wrong password"
     assert "mail" in broken(work, **on)
+
+
+def test_mail_server_is_asked_whether_it_takes_mail_and_gets_none(work: Work, tmp_path: Path) -> None:
+    def seen(**settings: Any) -> list[tuple[str, bool]]:
+        chosen = work_at(work, NOW, Settings(database=work.settings.database, **settings))
+        return [(one.seen, one.fix is not None) for one in doctor.ask(doctor.others(chosen)) if one.subject == "mail"]
+
+    password = tmp_path / "password"
+    password.write_text("wrong")
+    with MailServer().running() as post:
+        assert seen(**post.settings) == [("127.0.0.1 takes mail", False)]
+        [(words, is_wrong)] = seen(**post.settings, smtp_user="us", smtp_password_file=str(password))
+        assert (words.startswith("127.0.0.1 takes no mail: "), is_wrong, post.received) == (True, True, [])
+    assert seen() == []
 
 
 def take_liquidity(work: Work) -> None:
@@ -259,12 +274,13 @@ def test_rate_is_missing_where_somebody_wanted_it(work: Work) -> None:
         rate_between(work, "ACME/B", "EUR")
     missing_rates.note_missing_rates(work, work.environment.metrics.missing_rates)
     work.execute("INSERT INTO exchange_rate VALUES ('USD', 'CHF', '0.8', 0, 1)")
-    finding = found(work)["exchange rates"]
-    assert finding.seen == "no valid rate for ACME/B/EUR, CHF/USD: somebody wanted it, or it has expired"
-    assert finding.warning
+    assert broken(work) == {"rate ACME/B/EUR", "rate CHF/USD"}
+    finding = found(work)["rate ACME/B/EUR"]
+    assert finding.seen == "no valid rate: somebody wanted it, or it has expired"
+    assert (finding.warning, finding.page) == (True, ("here", "rates", "ACME/B", "EUR"))
     work.execute("UPDATE missing_rate SET asked_at = asked_at - ?", (7 * DAY - 1,))
     work.execute("DELETE FROM exchange_rate WHERE counter_code = 'CHF'")
-    assert broken(work) == {"exchange rates"}
+    assert broken(work) == {"rate ACME/B/EUR"}
     work.execute("UPDATE missing_rate SET asked_at = asked_at - 1")
     assert broken(work) == set()
 
@@ -284,9 +300,8 @@ def test_currencies_that_clients_make_up_are_few_and_push_out_no_others(work: Wo
     work.environment.metrics.missing_rates.clear()
     stored = missing_rates.missing_rates(later)
     assert (len(stored), ("USD", "ZWG") in stored) == (MAX_MISSING_RATES, True)
-    alarm, note = [one for one in examine(later) if one.subject in {"exchange rates", "rates elsewhere"}]
+    alarm, note = [one for one in examine(later) if one.subject in {"rate USD/ZWG", "rates elsewhere"}]
     assert alarm.warning
-    assert alarm.seen.startswith("no valid rate for USD/ZWG: ")
     assert note.fix is None, "a stranger raises no alarm"
     assert re.fullmatch(rf"no valid rate for A../USD(, A../USD){{7}} and {MAX_MISSING_RATES - 9} others: .*", note.seen)
     for now in (work.now, later.now + 7 * DAY + 1):  # the clock was ahead; and a week later
@@ -299,7 +314,7 @@ def test_rate_that_was_set_is_not_missing(work: Work) -> None:
     for code in ("USD", "EUR"):
         wallets.create_wallet(work, code.lower(), code, 2, None, None)
     missing_rates.note_missing_rates(work, [("USD", "EUR"), ("EUR", "USD")])
-    assert broken(work) == {"exchange rates"}
+    assert broken(work) == {"rate EUR/USD"}
     assets.set_rate(work, "USD", "EUR", "0.9")
     assert broken(work) == set()
 

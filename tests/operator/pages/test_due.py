@@ -1,0 +1,72 @@
+"""The page of what waits: a row for each cause, which is tried or given up as one."""
+
+import re
+from collections.abc import Sequence
+
+import pytest
+
+from payres.accounts.store import mail
+from payres.accounts.store.mail import MAILS, AddressRecord
+from payres.core.protocol.clock import HOUR
+from payres.core.store.work import Work
+from tests.instance import Instance
+from tests.operator.pages.browser import PASSWORD, Browser
+from tests.operator.pages.seed import fill
+from tests.operator.test_due_work import mail_set_aside
+
+MANY = 7
+
+
+def failing_mails(work: Work, why: str) -> None:
+    for n in range(MANY):
+        mail.insert_mail(work, AddressRecord(1, "a@mail.example", 1, "en", "UTC"), "test", {}, f"{why}{n}")
+    for one in MAILS.list(work, "WHERE key LIKE ?", f"{why}%"):
+        mail.change_mail(work, one.id, attempts=2, last_error=why, send_at=work.now + HOUR)
+
+
+@pytest.fixture(scope="module")
+def waiting(payres: Instance) -> Instance:
+    fill(payres)
+    payres.write(mail_set_aside)
+    payres.write(lambda work: failing_mails(work, "535 authentication failed"))
+    payres.clock.advance(120)  # the packet has waited since then
+    return payres
+
+
+def parts(browser: Browser) -> Sequence[str]:
+    return browser.get("/admin/due").text.split('<div class="title"><h2>')[1:]
+
+
+def test_what_is_for_operators_comes_first_and_a_cause_is_one_row(waiting: Instance, ann: Browser) -> None:
+    mine, others = parts(ann)
+    assert (mine.startswith("For you</h2>"), others.startswith("Tried again by itself</h2>")) == (True, True)
+    assert re.findall("<b><bdi>([^<]+)</bdi></b>", mine) == ["Packet to a peer: second", "Mail: test"]
+    assert 'href="/admin/peers/second">It arrived, or not</a>' in mine
+    assert re.findall("<b><bdi>([^<]+)</bdi></b>", others) == [f"{MANY} mails: alice"]
+    assert "535 authentication failed" in others
+    assert others.count("<li><time") == 5
+    assert f'<a href="/admin/due?kind=mail">All {MANY}</a>' in others
+    assert len(ann.rows("/admin/due", kind="mail")) == MANY + 1
+    assert ann.get("/admin/due?kind=mail&format=csv").text.count("\n") == MANY + 2
+    overview = ann.words("/admin")
+    assert f"{MANY + 2} things wait{MANY + 1} mails, 1 packet to a peer. The oldest since today, " in overview
+
+
+def test_all_of_a_cause_is_tried_and_given_up(waiting: Instance, ann: Browser, reader: Browser) -> None:
+    assert "<button" not in reader.get("/admin/due").text.partition("<main")[2]
+    page = parts(ann)[1]
+    path = re.findall('action="([^"]+/try)"', page)[0]
+    csrf = re.findall(r'name="csrf" value="(\w+)"', page)[0]
+    give_up = path.replace("/try", "/give-up")
+    assert f'<a class="button danger" href="{give_up}">Give up all {MANY}…</a>' in page
+    assert f"This gives up all {MANY}." in ann.words(give_up)
+    now = waiting.clock.now()
+    assert ann.http.post(path, data={"csrf": csrf, "choice": "try"}).status_code == 303
+    assert "It is due now, and tried in its turn" in ann.words("/admin/due")
+    due = waiting.read(lambda work: [one.send_at for one in MAILS.list(work, "WHERE last_error LIKE '535%'")])
+    assert (len(due), all(at is not None and at <= now + HOUR // 2 for at in due)) == (MANY, True)
+    assert ann.send(give_up, choice="give", password=PASSWORD).status_code == 303
+    assert [one.send_at for one in waiting.read(lambda work: MAILS.list(work, "WHERE key LIKE '535%'"))] == [
+        None
+    ] * MANY
+    assert ann.get(path.removesuffix("/try")).headers["location"] == "/admin/due"
