@@ -16,18 +16,8 @@ import msgspec
 from msgspec import UNSET
 
 from payres.core.grants.access import granted_access
+from payres.core.protocol import clock
 from payres.core.protocol.amounts import Asset, Terms, describe_amount, parse_value
-from payres.core.protocol.clock import (
-    DAY,
-    EARLIEST,
-    EPOCH_ORDINAL,
-    HOUR,
-    LATEST,
-    MINUTE,
-    SECOND,
-    format_time,
-    parse_time,
-)
 from payres.core.protocol.errors import InvalidRequest, LimitExceeded
 from payres.core.protocol.gnap import Limits, OutgoingPaymentAccess
 from payres.core.protocol.limits import MAX_INTERVAL_LENGTH
@@ -44,7 +34,7 @@ EXAMPLE = "R11/2026-01-01T00:00:00Z/P1M, which is every month, 12 times, from 1 
 # The Gregorian calendar repeats after 400 years.
 CYCLE_MONTHS = 400 * 12
 CYCLE_DAYS = 146_097
-MEAN_MONTH = CYCLE_DAYS * DAY // CYCLE_MONTHS
+MEAN_MONTH = CYCLE_DAYS * clock.DAY // CYCLE_MONTHS
 
 _NUMBER = r"([0-9]{1,9}(?:[.,][0-9]{1,9})?)"
 _REPETITIONS = re.compile(r"R(?:-1|([0-9]{1,9}))?")
@@ -53,9 +43,9 @@ _DURATION = re.compile(
     rf"(?:T(?=[0-9])(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?"
 )
 _WITHOUT_SECONDS = re.compile(r"([Tt][0-9]{2}:[0-9]{2})(?=[Zz+-])")
-_FIXED_UNITS = (7 * DAY, DAY, HOUR, MINUTE, SECOND)
+_FIXED_UNITS = (7 * clock.DAY, clock.DAY, clock.HOUR, clock.MINUTE, clock.SECOND)
 REQUESTED = "access_token.access.limits"  # the member of a grant request
-SHORTEST_MONTH = 28 * DAY
+SHORTEST_MONTH = 28 * clock.DAY
 NO_INTERVAL = 0  # the window_start of grants whose limits have no interval
 
 
@@ -133,7 +123,7 @@ def parse_interval(text: str) -> Interval:
     # Without a first or last window, the one at the anchor is checked instead.
     earliest = interval.boundary(-1 if interval.first is None else interval.first)
     latest = interval.boundary(1 if interval.last is None else interval.last + 1)
-    if earliest < EARLIEST or latest > LATEST:  # RFC 3339 ends with the year 9999
+    if earliest < clock.EARLIEST or latest > clock.LATEST:  # RFC 3339 ends with the year 9999
         raise _invalid_interval(
             "reaches beyond the years 1 to 9999; write fewer repetitions or a shorter duration, or R to repeat for ever"
         )
@@ -167,7 +157,7 @@ def _is_duration(text: str) -> bool:
 
 def _parse_instant(text: str) -> int:
     try:
-        return parse_time(_WITHOUT_SECONDS.sub(r"\1:00", text))
+        return clock.parse_time(_WITHOUT_SECONDS.sub(r"\1:00", text))
     except ValueError as error:
         raise _invalid_interval(f"has the start or end {text!a}, but {error}") from None
 
@@ -198,12 +188,12 @@ def _add_months(moment: int, months: int) -> int:
     """
     if months == 0:
         return moment
-    days, time_of_day = divmod(moment, DAY)
-    origin = date.fromordinal(days + EPOCH_ORDINAL)
+    days, time_of_day = divmod(moment, clock.DAY)
+    origin = date.fromordinal(days + clock.EPOCH_ORDINAL)
     cycles, month_of_cycle = divmod(origin.year * 12 + origin.month - 1 + months, CYCLE_MONTHS)
     year, month = 400 + month_of_cycle // 12, month_of_cycle % 12 + 1
     target = date(year, month, min(origin.day, monthrange(year, month)[1]))
-    return (target.toordinal() + (cycles - 1) * CYCLE_DAYS - EPOCH_ORDINAL) * DAY + time_of_day
+    return (target.toordinal() + (cycles - 1) * CYCLE_DAYS - clock.EPOCH_ORDINAL) * clock.DAY + time_of_day
 
 
 class Spending(NamedTuple):
@@ -244,7 +234,7 @@ class Spending(NamedTuple):
     @property
     def is_open(self) -> bool:
         """Whether it continues until somebody stops it, or its windows are too short to foresee the total."""
-        return self.total is None or (self.interval is not None and self.interval.mean_length < HOUR)
+        return self.total is None or (self.interval is not None and self.interval.mean_length < clock.HOUR)
 
 
 @lru_cache(maxsize=1024)
@@ -337,7 +327,7 @@ def check_requested_limits(work: Work, limits: Limits, asset: Asset) -> None:
         except ValueError as error:
             raise _invalid("interval", f": {error}") from error
         if end is not None and end <= work.now:
-            raise _invalid("interval", f" is past: its last window ended at {format_time(end)}")
+            raise _invalid("interval", f" is past: its last window ended at {clock.format_time(end)}")
 
 
 def _check_requested(amount: Amount, asset: Asset | None, member: str) -> None:
