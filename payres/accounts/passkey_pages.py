@@ -5,20 +5,10 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
+from payres.accounts import passkeys
 from payres.accounts.browser_names import seen_of
 from payres.accounts.cookies import browser_of, scripts_of
 from payres.accounts.factor_pages import FactorPages
-from payres.accounts.passkeys import (
-    PASSKEYS,
-    PasskeySecret,
-    accepted_of,
-    add_passkey,
-    load_fido2,
-    options_to_add,
-    own_passkey,
-    rename_passkey,
-    takes_passkeys,
-)
 from payres.accounts.second_factors import has_factor, remove_step
 from payres.accounts.sessions import SignedIn, start_over
 from payres.accounts.store.passkeys import passkeys_of
@@ -32,7 +22,7 @@ from payres.html.forms import Form
 from payres.html.html import brand_of, language_of, redirect
 from payres.html.sentences import problem_of
 
-FIDO2 = OnFirstUse(load_fido2)
+FIDO2 = OnFirstUse(passkeys.load_fido2)
 
 
 class PasskeyPages(NamedTuple):
@@ -55,29 +45,29 @@ class PasskeyPages(NamedTuple):
 
     async def show_all(self, visit: Visit) -> Response:
         """All passkeys of the account. Devices are told which these are, and so forget one that was removed."""
-        kind, account, secret = self.factors.kind, visit.account, visit.context.part(PasskeySecret)
+        kind, account, secret = self.factors.kind, visit.account, visit.context.part(passkeys.PasskeySecret)
         found = await visit.read(lambda work: passkeys_of(work, kind, account.id))
-        accepted = accepted_of(visit.request, kind, account, secret, found)
+        accepted = passkeys.accepted_of(visit.request, kind, account, secret, found)
         values: dict[str, Any] = {"passkeys": found, "accepted": accepted}
         values |= {"path": self.path, "above": self.factors.above}
-        return visit.show("security/passkeys.html", script=scripts_of({PASSKEYS.name: accepted}), **values)
+        return visit.show("security/passkeys.html", script=scripts_of({passkeys.PASSKEYS.name: accepted}), **values)
 
     async def show_new(
         self, visit: Visit, error: DomainError | None = None, field: str = "", is_proved: bool = False
     ) -> Response:
         """The form for a new passkey; first one for the password, if that is all that the account has."""
-        kind, account, secret = self.factors.kind, visit.account, visit.context.part(PasskeySecret)
-        brand, is_here = brand_of(visit.context.settings).name, takes_passkeys(visit.request)
+        kind, account, secret = self.factors.kind, visit.account, visit.context.part(passkeys.PasskeySecret)
+        brand, is_here = brand_of(visit.context.settings).name, passkeys.takes_passkeys(visit.request)
 
         def unit(work: Work) -> str | None:
             if not is_here or not (is_proved or has_factor(work, kind, account.id)):
                 return None
-            return options_to_add(work, kind, account, secret, visit.session, brand)
+            return passkeys.options_to_add(work, kind, account, secret, visit.session, brand)
 
         options = await visit.read(unit)
         problems = {field: problem_of(language_of(visit.request), error)} if error else {}
         values = {"one": None, "options": options, "is_here": is_here, "problems": problems}
-        return self._show_one(visit, error, script=scripts_of({PASSKEYS.name: options or ""}), **values)
+        return self._show_one(visit, error, script=scripts_of({passkeys.PASSKEYS.name: options or ""}), **values)
 
     async def prove(self, visit: Visit, form: Form) -> Response:
         """The form for a new passkey, for who gives the password."""
@@ -87,13 +77,13 @@ class PasskeyPages(NamedTuple):
     async def add(self, visit: Visit, form: Form) -> Response:
         """Adds the passkey that the browser made; shows recovery codes if there are none. The first second factor ends
         all other sessions, and browsers that know the password alone."""
-        kind, account, secret = self.factors.kind, visit.account, visit.context.part(PasskeySecret)
+        kind, account, secret = self.factors.kind, visit.account, visit.context.part(passkeys.PasskeySecret)
         name, answer = form.get("name", ""), form.get("answer", "")
         browser, seen = browser_of(visit.request, self.factors.signs.cookies), seen_of(visit.request)
 
         def unit(work: Work) -> tuple[SignedIn | None, Sequence[str]]:
             is_first = not has_factor(work, kind, account.id)
-            codes = add_passkey(work, kind, account, name, answer, secret, visit.session)
+            codes = passkeys.add_passkey(work, kind, account, name, answer, secret, visit.session)
             anew = start_over(work, kind, account, browser, seen, lambda: None) if is_first else None
             return anew, codes
 
@@ -110,7 +100,7 @@ class PasskeyPages(NamedTuple):
     async def show(self, visit: Visit, changed: ChangedMeanwhile | None = None) -> Response:
         """One passkey."""
         kind, named = self.factors.kind, visit.segments["passkey"]
-        found = await visit.read(lambda work: own_passkey(work, kind, visit.account.id, named))
+        found = await visit.read(lambda work: passkeys.own_passkey(work, kind, visit.account.id, named))
         if changed:
             note_error(visit.request, changed)
         form = changed.merged({}) if changed else filled({"name": found.name})
@@ -128,8 +118,8 @@ class PasskeyPages(NamedTuple):
             await save_unchanged(
                 visit,
                 form,
-                lambda work: {"name": own_passkey(work, kind, account.id, passkey).name},
-                lambda work: rename_passkey(work, kind, account, passkey, form.get("name", "")),
+                lambda work: {"name": passkeys.own_passkey(work, kind, account.id, passkey).name},
+                lambda work: passkeys.rename_passkey(work, kind, account, passkey, form.get("name", "")),
             )
         except ChangedMeanwhile as error:
             return await self.show(visit, error)
@@ -138,5 +128,5 @@ class PasskeyPages(NamedTuple):
     async def remove(self, visit: Visit, form: Form) -> Response:
         """Removes it."""
         kind, account, passkey = self.factors.kind, visit.account, visit.segments["passkey"]
-        await visit.write(lambda work: remove_step(work, kind, account, PASSKEYS, passkey))
+        await visit.write(lambda work: remove_step(work, kind, account, passkeys.PASSKEYS, passkey))
         return redirect(self.path)

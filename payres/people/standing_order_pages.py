@@ -32,19 +32,6 @@ from payres.people import standing_orders as rules
 from payres.people.own_wallets import others, spendable
 from payres.people.sending import FAILED, ask_price, find_price, missing_input, problem_with, typed_payee
 from payres.people.sessions import HOME, OwnerVisit
-from payres.people.standing_orders import (
-    MEANWHILE,
-    NO_PAUSE,
-    OVER,
-    TOO_MANY,
-    Draft,
-    OrderWish,
-    Schedule,
-    Windows,
-    schedule_of,
-    wall_time,
-    windows_of,
-)
 from payres.people.store import standing_orders as store
 from payres.people.store.remote_bills import called
 from payres.people.store.standing_orders import ORDERS, OrderRecord, RunRecord
@@ -116,7 +103,7 @@ class ShownOrder(NamedTuple):
 
 def shown(work: Work, wallet: WalletRecord, order: OrderRecord) -> ShownOrder:
     """An order as its owner reads it."""
-    schedule, runs = schedule_of(order), [_as_told(work, run) for run in store.runs_of(work, order.id, TOLD)]
+    schedule, runs = rules.schedule_of(order), [_as_told(work, run) for run in store.runs_of(work, order.id, TOLD)]
     return ShownOrder(
         order,
         schedule.interval,
@@ -218,7 +205,7 @@ async def pause(visit: OwnerVisit, form: Form) -> Response:
 
 async def show_form(
     visit: OwnerVisit,
-    plan: OrderWish | None = None,
+    plan: rules.OrderWish | None = None,
     problems: Mapping[str, str] | None = None,
     status: int = 200,
     rows: Sequence[Compared] = (),
@@ -239,8 +226,8 @@ async def show_form(
 
 async def look_over(visit: OwnerVisit, form: Form) -> Response:
     """Asks for the price of one payment, and leads to the page where the order is looked over."""
-    fields = {one: " ".join(form.get(one, "").split()) for one in OrderWish.__struct_fields__}
-    plan = msgspec.convert(fields | {"fixed": "receive" if fields["fixed"] == "receive" else "send"}, OrderWish)
+    fields = {one: " ".join(form.get(one, "").split()) for one in rules.OrderWish.__struct_fields__}
+    plan = msgspec.convert(fields | {"fixed": "receive" if fields["fixed"] == "receive" else "send"}, rules.OrderWish)
     payer, payee = visit.wallet, None
     windows, problems = _windows_of(visit.language, plan)
     problems |= missing_input(visit, plan)
@@ -286,7 +273,7 @@ async def set_up(visit: OwnerVisit, _: Form) -> Response:
     return redirect(f"{PATH}/{order_id}")
 
 
-def _check_unchanged(work: Work, visit: OwnerVisit, plan: OrderWish) -> None:
+def _check_unchanged(work: Work, visit: OwnerVisit, plan: rules.OrderWish) -> None:
     """Raises ChangedMeanwhile if the order to change was changed in another window. Orders are never changed, only
     replaced: the id in the form says what it showed."""
     if not plan.replaces:
@@ -302,7 +289,7 @@ async def _show_both(visit: OwnerVisit, error: ChangedMeanwhile) -> Response:
     """The form with what was changed in another window and what was typed in this one."""
     say, values = visit.language.say, error.merged({})
     note_error(visit.request, error)
-    plan = msgspec.convert({name: values[name] for name in OrderWish.__struct_fields__}, OrderWish)
+    plan = msgspec.convert({name: values[name] for name in rules.OrderWish.__struct_fields__}, rules.OrderWish)
     labels = {name: say(label) for name, label in LABELS.items()}
     words = {name: {value: say(label) for value, label in found.items()} for name, found in CHOICES.items()}
     return await show_form(visit, plan, status=error.status, rows=sides_of(error, labels, words))
@@ -311,11 +298,11 @@ async def _show_both(visit: OwnerVisit, error: ChangedMeanwhile) -> Response:
 async def show_draft(visit: OwnerVisit, error: DomainError | None = None) -> Response:
     """GET /account/orders/new/{quote}: what is set up, with its dates and the sum of a year."""
 
-    def unit(work: Work) -> tuple[QuoteRecord, Draft, int]:
+    def unit(work: Work) -> tuple[QuoteRecord, rules.Draft, int]:
         return *rules.find_draft(work, visit.wallet, visit.segments["quote"]), spendable(work, visit.wallet)
 
     quote, draft, free = await visit.read(unit)
-    terms, schedule, own = quote.terms, schedule_of(draft), visit.wallet.asset
+    terms, schedule, own = quote.terms, rules.schedule_of(draft), visit.wallet.asset
     most, times, total = rules.most_of(terms, own, draft.fixed), _times(schedule), schedule.interval.windows_total
     dates = [schedule.at(draft.first_window + number) for number in range(DATES)]
     return visit.show(
@@ -339,7 +326,7 @@ async def show_draft(visit: OwnerVisit, error: DomainError | None = None) -> Res
     )
 
 
-def _times(schedule: Schedule) -> int:
+def _times(schedule: rules.Schedule) -> int:
     """The number of payments in the first year, or in all if that is less."""
     year_end = Interval(schedule.first, 12, 0, None, None).boundary(1)
     last = replace(schedule.interval, last=None).window_at(year_end - 1)
@@ -348,10 +335,10 @@ def _times(schedule: Schedule) -> int:
     return in_year if schedule.interval.windows_total is None else min(in_year, schedule.interval.windows_total)
 
 
-def _begun(work: Work, visit: OwnerVisit) -> OrderWish:
+def _begun(work: Work, visit: OwnerVisit) -> rules.OrderWish:
     """What the form begins with."""
     given, language = visit.request.query_params, visit.language
-    today = wall_time(language.now, language.zone)
+    today = rules.wall_time(language.now, language.zone)
     next_month = _day(Interval(today, 1, 0, None, None).boundary(1))
     if "draft" in given:
         return _draft_again(work, visit, given["draft"])
@@ -360,19 +347,19 @@ def _begun(work: Work, visit: OwnerVisit) -> OrderWish:
     if "again" in given:
         price = find_price(work, visit.wallet, given["again"])
         wish, terms = price.wish, price.quote.terms
-        paid = wall_time(price.quote.created_at, language.zone)
+        paid = rules.wall_time(price.quote.created_at, language.zone)
         monthly = Interval(paid, 1, 0, None, None)
         following = monthly.boundary(max(1, 1 + (monthly.window_at(today) or 0)))
-        plan = OrderWish(to=wish.address, note=wish.note, first=_day(following), day=_day(paid)[-2:])
+        plan = rules.OrderWish(to=wish.address, note=wish.note, first=_day(following), day=_day(paid)[-2:])
         if wish.is_bill:  # whoever made it gets as much again
             return replace(plan, amount=language.decimal(terms.receive, terms.asset), fixed="receive")
         return replace(plan, amount=wish.amount, fixed=wish.fixed)
-    return OrderWish(
+    return rules.OrderWish(
         to=given.get("to", ""), amount=given.get("amount", ""), note=given.get("note", ""), first=next_month
     )
 
 
-def _draft_again(work: Work, visit: OwnerVisit, quote_id: str) -> OrderWish:
+def _draft_again(work: Work, visit: OwnerVisit, quote_id: str) -> rules.OrderWish:
     """The form of what was looked over; it begins after a date that the order to change has had since then."""
     quote, draft = rules.find_draft(work, visit.wallet, quote_id)
     plan = draft.plan
@@ -383,13 +370,13 @@ def _draft_again(work: Work, visit: OwnerVisit, quote_id: str) -> OrderWish:
     return plan
 
 
-def _plan_of(language: Language, one: ShownOrder) -> OrderWish:
+def _plan_of(language: Language, one: ShownOrder) -> rules.OrderWish:
     """The form of an order that is to be changed: the rest of it."""
     order, interval = one.order, one.interval
-    following = max(order.next_window, schedule_of(order).latest(language.now) + 1)  # as when it is resumed
+    following = max(order.next_window, rules.schedule_of(order).latest(language.now) + 1)  # as when it is resumed
     rest = None if interval.last is None else max(1, interval.last + 1 - following)
-    first = max(interval.boundary(following), wall_time(language.now, language.zone))
-    return OrderWish(
+    first = max(interval.boundary(following), rules.wall_time(language.now, language.zone))
+    return rules.OrderWish(
         to=order.payee,
         amount=language.decimal(order.value, one.asset),
         fixed=order.fixed,
@@ -416,10 +403,10 @@ def _typed_day(text: str) -> int | None:
         return None
 
 
-def _windows_of(language: Language, plan: OrderWish) -> tuple[Windows | None, dict[str, str]]:
+def _windows_of(language: Language, plan: rules.OrderWish) -> tuple[rules.Windows | None, dict[str, str]]:
     """The windows of the form, and what is wrong with its fields."""
     say, problems = language.say, dict[str, str]()
-    today = wall_time(language.now, language.zone) // DAY * DAY
+    today = rules.wall_time(language.now, language.zone) // DAY * DAY
     first = _typed_day(plan.first)
     if plan.every not in DURATIONS:
         problems["every"] = say("Choose one of these.")
@@ -439,14 +426,14 @@ def _windows_of(language: Language, plan: OrderWish) -> tuple[Windows | None, di
         elif last > first + LONGEST:
             problems["last"] = say("Choose a day before {day}.", day=language.date(first + LONGEST + DAY // 2))
         else:
-            endless, skipped = windows_of(first + MORNING, plan.every, None, day)
+            endless, skipped = rules.windows_of(first + MORNING, plan.every, None, day)
             times = (parse_interval(endless).window_at(last + DAY - 1) or skipped) + 1 - skipped
-    return windows_of(first + MORNING, plan.every, times or None, day), problems
+    return rules.windows_of(first + MORNING, plan.every, times or None, day), problems
 
 
 def _refusal(language: Language, error: DomainError) -> str:
     return (
         f"{language.say(str(error))}."
-        if str(error) in {MEANWHILE, NO_PAUSE, OVER, TOO_MANY}
+        if str(error) in {rules.MEANWHILE, rules.NO_PAUSE, rules.OVER, rules.TOO_MANY}
         else problem_of(language, error)
     )
