@@ -91,8 +91,8 @@ def new_recovery_codes(work: Work, kind: Kind, account: Account) -> Sequence[str
     return make_recovery_codes(work, kind, account)
 
 
-def ask_removal(work: Work, kind: Kind, account: Account) -> int:
-    """Lets the account's second factors be removed in a day, or at the time asked for before; returns when.
+def ask_removal(work: Work, kind: Kind, account: Account, why: str | None = None) -> None:
+    """Lets the account's second factors be removed in a day, or at the time asked for before.
 
     Raises WrongState if there is none.
     """
@@ -102,8 +102,7 @@ def ask_removal(work: Work, kind: Kind, account: Account) -> int:
     if due_at is None:
         due_at = work.now + store.REMOVAL_DELAY
         store.insert_removal(work, kind, account.id, work.now, due_at)
-        record(work, kind, account, "remove_factors", due_at=due_at)
-    return due_at
+        record(work, kind, account, "remove_factors", due_at=due_at, why=why)
 
 
 def cancel_removal(work: Work, kind: Kind, account: Account) -> None:

@@ -115,7 +115,7 @@ class TypedStep(SecondStep):
 
 def record(work: Work, kind: Kind, account: Account, what: str, **data: Any) -> None:
     """Notes in the audit log what happened to the second factors of an account, and tells an owner, with the data."""
-    audit.record(work, audit_action(kind, what), account.name)
+    audit.record(work, audit_action(kind, what), account.name, why=data.get("why"))
     if kind is OF_OWNERS:
         notify(work, account.id, what, **data)
 

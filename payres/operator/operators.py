@@ -127,7 +127,7 @@ def list_operators(work: Work) -> Sequence[OperatorRecord]:
         "Make the link",
         title="New operator",
         lists="/operators",
-        needs=("role",),
+        needs=("name", "role"),
         will="You get a link. It works once, for 15 minutes. Hand it over yourself.",
     ),
     scope="operators:write",

@@ -12,8 +12,8 @@ from payres.accounts.owners import store_password
 from payres.accounts.passwords import PasswordGate, check_password, hash_password
 from payres.accounts.second_factors import ask_removal, cancel_removal
 from payres.accounts.store import owners
-from payres.accounts.store.kinds import delete_of
-from payres.accounts.store.owners import OF_OWNERS, OWNERS, owner_of, wallets_of
+from payres.accounts.store.owners import OF_OWNERS, OWNERS, OwnerRecord, owner_of, wallets_of
+from payres.accounts.store.sessions import delete_session, open_sessions
 from payres.accounts.visits import TAKES_AWAY
 from payres.core.payments import ledger
 from payres.core.protocol.clock import format_time
@@ -31,6 +31,7 @@ from payres.operator.declared import look_overs
 from payres.operator.declared.declarations import CommandLine, ContextUnits, Listing, OperationForm, operation
 from payres.operator.declared.inputs import Currency, Name, Reference, Sum, check_name, said
 from payres.operator.declared.shapes import Column, Shape, Time, decimals, fact, represent
+from payres.operator.owners import DIGITS, OWNER, require_owner
 from payres.operator.store.movements import MovementRecord, page_of_movements
 
 WalletStanding = Literal["active", "inactive"]
@@ -59,6 +60,8 @@ FirstPassword = Annotated[
         unless=("owner", "The owner of another wallet has a password"),
     ),
 ]
+Why = Annotated[Name, said("The owner and the audit log get this sentence.", label="How you know that it is the owner")]
+Session = Annotated[Name, said("One of them, by its id; without it all.", label="Browser")]
 NewPassword = Annotated[
     str,
     said(
@@ -93,13 +96,6 @@ class PasswordLink(Resource, frozen=True, kw_only=True):
     wallet_address: str
     url: str
     expires_at: Time
-
-
-class FactorRemoval(Resource, frozen=True, kw_only=True):
-    """`due_at` is null when it was cancelled."""
-
-    path: str
-    due_at: Time | None
 
 
 def wallet(work: Work, record: WalletRecord) -> Wallet:
@@ -137,7 +133,6 @@ WALLET: Final = Shape(
 
 
 LINK: Final = Shape(None, fact("Link", "url", "secret"), fact("Works once, until (UTC)", "expires_at", "time"))
-REMOVAL: Final = Shape(None, fact("Wallet", "path"), fact("Second factors are removed (UTC)", "due_at", "time"))
 
 
 @operation(
@@ -195,6 +190,12 @@ def open_wallet(
 def show_wallet(work: Work, wallet: WalletName) -> WalletRecord:
     """Show a wallet: its address, its balance, its state."""
     return require_wallet(work, wallet)
+
+
+@operation("GET /wallets/{wallet}/owner wallets:read", OWNER, command=CommandLine("wallet owner PATH"))
+def show_owner(work: Work, wallet: WalletName) -> OwnerRecord:
+    """Show the owner of a wallet: all wallets, the second step, the browsers that are signed in."""
+    return require_owner(work, wallet)
 
 
 @operation("PATCH /wallets/{wallet} wallets:write", WALLET, audits="wallet.rename wallet.activate wallet.deactivate")
@@ -359,7 +360,7 @@ async def set_password(
     shows=LINK,
     command=CommandLine("wallet reset-link PATH", text="{url}"),
     shows_secret=True,
-    form=OperationForm("Make a password link", WALLET, title="Password link", path="/wallets/{wallet}/password-link"),
+    form=OperationForm("Make a password link", OWNER, title="Password link", path="/wallets/{wallet}/password-link"),
 )
 def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
     """Make a URL with which an owner sets a password.
@@ -380,24 +381,51 @@ def password_link(work: Work, found: WalletRecord) -> PasswordLink:
 
 
 @operation(
-    shows=REMOVAL,
-    command=CommandLine("wallet remove-factors PATH", "alice\nalice --cancel"),
-    audits="wallet.remove_factors wallet.keep_factors",
+    "POST /wallets/{wallet}/factor-removal wallets:write|wallets:access",
+    OWNER,
+    command=CommandLine("wallet remove-factors PATH", 'alice --why "lost the telephone, and knows the last payments"'),
+    form=OperationForm(
+        "Remove it tomorrow",
+        OWNER,
+        "The second step is removed tomorrow",
+        title="Remove the second step",
+        path="/wallets/{wallet}/remove-factors",
+        needs=("why",),
+        is_over=lambda one: one.removal_due_at or not one.second_step,
+        ends=True,
+    ),
 )
-def remove_wallet_factors(
-    work: Work, wallet: WalletName, cancel: Annotated[bool, said("Keep them after all.")] = False
-) -> FactorRemoval:
-    """Remove an owner's second factors, a day from now.
+def remove_wallet_factors(work: Work, wallet: WalletName, why: Why | None = None) -> OwnerRecord:
+    """Remove an owner's second step, a day from now.
 
-    For an owner who has lost them, and whom you know by other ways than the wallet. The password stays. Until then, the
-    owner reads of it after signing in and can keep them; so can you. They are removed when the owner signs in next.
+    For an owner who has lost it, and whom you know by other ways than the wallet. The password stays. Now the owner
+    gets a mail, and reads of it after signing in. The owner can say no until then, and so can you. It ends when the
+    owner signs in after that.
     """
-    found = require_wallet(work, wallet)
-    owner = owner_of(work, found.id)
-    if cancel:
-        cancel_removal(work, OF_OWNERS, owner)
-    due_at = None if cancel else format_time(ask_removal(work, OF_OWNERS, owner))
-    return FactorRemoval(path=found.path, due_at=due_at)
+    owner = require_owner(work, wallet)
+    ask_removal(work, OF_OWNERS, owner, why)
+    return owner
+
+
+@operation(
+    "DELETE /wallets/{wallet}/factor-removal wallets:write|wallets:access",
+    OWNER,
+    command=CommandLine("wallet keep-factors PATH"),
+    form=OperationForm(
+        "Keep it",
+        OWNER,
+        "The second step stays",
+        path="/wallets/{wallet}/keep-factors",
+        is_over=lambda one: not one.removal_due_at,
+        presses=True,
+        unasked="it undoes what was asked for",
+    ),
+)
+def keep_wallet_factors(work: Work, wallet: WalletName) -> OwnerRecord:
+    """Keep an owner's second step after all."""
+    owner = require_owner(work, wallet)
+    cancel_removal(work, OF_OWNERS, owner)
+    return owner
 
 
 @operation(
@@ -405,7 +433,11 @@ def remove_wallet_factors(
     WALLET,
     command=CommandLine("wallet unlock PATH"),
     form=OperationForm(
-        "Unlock", WALLET, done="{name} is unlocked", presses=True, unasked="whoever signs in still needs the password"
+        "Unlock",
+        OWNER,
+        done="{name} is unlocked",
+        presses=True,
+        unasked="whoever signs in still needs the password",
     ),
 )
 def unlock(work: Work, wallet: WalletName) -> WalletRecord:
@@ -421,17 +453,19 @@ def unlock(work: Work, wallet: WalletName) -> WalletRecord:
     command=CommandLine("wallet sign-out PATH"),
     form=OperationForm(
         "Sign out everywhere",
-        WALLET,
-        done="The owner of {name} is signed out in every browser",
+        OWNER,
+        done="{name} is signed out",
         path="/wallets/{wallet}/sign-out",
         presses=True,
         unasked=TAKES_AWAY,
     ),
 )
-def sign_out(work: Work, wallet: WalletName) -> WalletRecord:
-    """Sign a wallet's owner out in every browser. The password stays."""
+def sign_out(work: Work, wallet: WalletName, session: Session | None = None) -> WalletRecord:
+    """Sign a wallet's owner out in every browser, or in one. The password stays."""
     found = require_wallet(work, wallet)
-    delete_of(work, OF_OWNERS, found.owner_id, "session")
+    for one in open_sessions(work, OF_OWNERS, found.owner_id, work.now):
+        if session in {None, one.id_hash.hex()[:DIGITS]}:
+            delete_session(work, OF_OWNERS, one.id_hash)
     return found
 
 

@@ -35,7 +35,7 @@ CHANGES = {
     "wallet password new --password-file {password}": ("wallet.set_password", "new"),
     "wallet reset-link new": ("wallet.reset_link", "new"),
     "wallet remove-factors protected": ("wallet.remove_factors", "protected"),
-    "wallet remove-factors protected --cancel": ("wallet.keep_factors", "protected"),
+    "wallet keep-factors protected": ("wallet.keep_factors", "protected"),
     "wallet create newer --asset USD --scale 2 --owner new": ("wallet.create", "newer"),
     "wallet separate newer --why asked": ("wallet.separate", "newer"),
     "key add new --jwk {jwk}": ("key.add", "new"),

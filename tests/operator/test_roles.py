@@ -8,16 +8,21 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from payres.accounts.store.owners import OF_OWNERS
+from payres.core.store.work import Work
 from payres.operator import operators
 from payres.operator.api_keys import SCOPES
 from payres.operator.declared.declarations import declared
+from payres.operator.owners import require_owner
 from payres.operator.pages.operations import OperationPage
 from payres.operator.pages.serving import admin_pages
 from payres.operator.roles import OF_PEOPLE, ROLES, Role, may
 from payres.operator.store.operators import find_operator
+from payres.operator.wallets import remove_wallet_factors
 from tests.instance import Instance
 from tests.operator.pages.browser import Browser, hidden_fields, words_of
 from tests.operator.pages.seed import Seeded, fill
+from tests.operator.upkeep.test_restored_rights import turn_codes_on
 
 FORMS: Final = {path: page for path, page in admin_pages().items() if isinstance(page, OperationPage)}
 # All that changes something and is not for who may do everything alone.
@@ -25,6 +30,8 @@ LOOKING: Final = {"/admin/ledger-check/check"}
 SUPPORT: Final = LOOKING | {
     "/admin/wallets/{wallet}/password-link",
     "/admin/wallets/{wallet}/unlock",
+    "/admin/wallets/{wallet}/remove-factors",
+    "/admin/wallets/{wallet}/keep-factors",
     "/admin/wallets/{wallet}/sign-out",
     "/admin/payments/{id}/refund",
 }
@@ -34,7 +41,15 @@ LOOKED_AT: Final = {"/admin/packets/{id}"}  # the page of the thing is that of i
 
 @pytest.fixture(scope="module")
 def seeded(payres: Instance) -> Seeded:
-    return fill(payres)
+    found = fill(payres)
+
+    def unit(work: Work) -> None:
+        for path in ("alice", "bob"):
+            turn_codes_on(work, OF_OWNERS, require_owner(work, path))
+        remove_wallet_factors(work, "bob")
+
+    payres.write(unit)
+    return found
 
 
 @pytest.fixture(params=["reads", "support", "full"])

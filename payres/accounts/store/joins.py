@@ -27,6 +27,8 @@ class JoinRecord(msgspec.Struct, frozen=True):
     email: str | None
     language: str | None
     time_zone: str | None
+    address: str | None
+    browser: str | None
     path: str
     holder_id: int
 

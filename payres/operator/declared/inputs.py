@@ -50,12 +50,14 @@ def said(
     file: bool = False,
     inline: Callable[[str], bytes] | None = None,
     given_by: Callable[..., Any] | None = None,
+    offers: Callable[[Work, Any], Mapping[str, tuple[str, str]]] | None = None,
     **schema: Any,
 ) -> Meta:
     """Describes a parameter: the help of its option, the note of its form field, its description in OpenAPI.
 
     `option` and `metavar` are for the command, and `typed` converts what was typed there or in a form to the value of
-    the rule. Only words in `choices` can be chosen. A `secret` can be read from a file, and a text that `is_long` has
+    the rule. Only words in `choices` can be chosen; of several a form has those that it `offers` for the thing, each
+    with what it is and more, all of them marked. A `secret` can be read from a file, and a text that `is_long` has
     several lines. A form calls it by the `label`, or else by its name; below that is the `hint`, or else the words.
 
     More of commands, which alone have an input `of_commands`: one for a secret `asks` for it if it was not given; one
@@ -65,6 +67,7 @@ def said(
     extra: dict[str, Any] = {"option": option, "metavar": metavar, "typed": typed, "choices": choices}
     extra |= {"is_secret": secret, "is_long": is_long, "label": label, "hint": hint, "asks": asks, "unless": unless}
     extra |= {"flags": flags, "is_of_commands": of_commands, "is_file": file, "inline": inline, "given_by": given_by}
+    extra |= {"offers": offers}
     kept = {name: one for name, one in extra.items() if one not in ("", None, ()) and one is not False}
     return Meta(description=words or None, extra=kept, **schema)
 
@@ -189,7 +192,7 @@ class Input(NamedTuple):
     @property
     def kind_of_field(self) -> str:
         if self.is_several:
-            return "choices" if self.choices else "lines"
+            return "choices" if self.choices or "offers" in self.extra else "lines"
         kinds = {kind: self.extra.get(f"is_{kind}") for kind in ("amount", "rate", "percent", "day", "secret", "long")}
         kinds |= {"mark": self.is_mark, "choice": self.choices, "whole": self.type is int}
         return next((kind for kind, is_it in kinds.items() if is_it), "text")

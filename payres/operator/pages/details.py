@@ -1,6 +1,7 @@
 """The pages of one wallet, payment, grant, peer, currency, webhook or operator."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -8,8 +9,13 @@ import msgspec
 from starlette.responses import Response
 
 from payres.accounts.guesses import SignInGuard
-from payres.accounts.store.owners import OF_OWNERS, owner_of
-from payres.accounts.store.sessions import count_sessions, open_sessions
+from payres.accounts.limits import RECOVERY_CODES
+from payres.accounts.second_factors import factors_of
+from payres.accounts.store.joins import join_of
+from payres.accounts.store.mail import ADDRESSES, MAILS
+from payres.accounts.store.owners import OF_OWNERS, wallets_of
+from payres.accounts.store.passkeys import passkeys_of
+from payres.accounts.store.sessions import open_sessions
 from payres.accounts.store.sign_ins import last_sign_ins
 from payres.core.protocol.amounts import Fee, fee_on
 from payres.core.protocol.clock import format_time
@@ -18,23 +24,26 @@ from payres.core.protocol.visible import note_of, visible_text, visible_url
 from payres.core.protocol.wire import encode
 from payres.core.store.incoming_payments import INCOMING
 from payres.core.store.rows import PageQuery
-from payres.core.store.wallets import find_with_wallet, require_wallet
+from payres.core.store.wallets import find_with_wallet
 from payres.core.store.work import Work
 from payres.html.language import Language
 from payres.html.sentences import limit_words
 from payres.operator import assets, audit, deliveries, keys, operators, payments, peers, wallets
 from payres.operator.assets import ASSET
-from payres.operator.declared.declarations import declared, operation_of
+from payres.operator.audit import told, who_set
+from payres.operator.declared.declarations import Operation, declared, operation_of
 from payres.operator.declared.shapes import Cell, Column, Shape, facts_of, make_table, path_of
 from payres.operator.deliveries import ATTEMPTS
 from payres.operator.exports import export_statement
 from payres.operator.grants import GRANT, sees, spending_under
 from payres.operator.movements import MOVEMENT, Movement, own_reference, undo, undoable_until
+from payres.operator.owners import OWNER, require_owner
 from payres.operator.pages.lists import filters_of
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.payment_history import HISTORY, show_payment, story_of
 from payres.operator.payments import PAYMENT, Payment
 from payres.operator.peers import PEER
+from payres.operator.separations import separate
 from payres.operator.store.events import find_event
 from payres.operator.store.movements import MOVEMENTS
 from payres.operator.store.operators import OF_OPERATORS
@@ -59,18 +68,23 @@ async def thing_page(visit: OperatorVisit, shape: Shape, more: Sections | None =
         return shape.find(work, **visit.segments), more(work, visit) if more else {}
 
     thing, found = await visit.read(unit)
-    about = [(one, one.form) for one in declared() if one.form and one.form.about is shape and visit.may(one)]
-    about = sorted((one for one in about if not one[1].is_over(thing)), key=lambda one: "amount" not in one[0].inputs)
-    urls = [f"{ADMIN_ROOT}{form.url_of(visit.segments)}" for _, form in about]
+    about = _offered(visit, shape, thing)
     shown = {
         "title": shape.name(thing),
         "facts": facts_of(shape.columns, thing),
-        "forms": [(form, url) for (_, form), url in zip(about, urls, strict=True)],
-        "will": {url: one.sentences(thing) for (one, _), url in zip(about, urls, strict=True)},
+        "forms": [(one.form, url) for one, url in about],
+        "will": {url: one.sentences(thing) for one, url in about},
         "thing": thing,
     }
-    section = shape.page.split("/")[1]
+    section = [part for part in shape.page.split("/") if "{" not in part][-1]
     return visit.show(f"{section.removesuffix('s')}.html" if more else "thing.html", **shown | found)
+
+
+def _offered(visit: OperatorVisit, shape: Shape, thing: Any) -> Sequence[tuple[Operation, str]]:
+    """What the visitor may do with the thing, and is not over, with the URL of each form."""
+    about = [(one, one.form) for one in declared() if one.form and one.form.about is shape and visit.may(one)]
+    about = sorted((one for one in about if not one[1].is_over(thing)), key=lambda one: "amount" not in one[0].inputs)
+    return [(one, f"{ADMIN_ROOT}{form.url_of(visit.segments)}") for one, form in about]
 
 
 def _listed(work: Work, rule: Any, **given: Any) -> Any:
@@ -80,7 +94,7 @@ def _listed(work: Work, rule: Any, **given: Any) -> Any:
 
 def _of_wallet(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     path = visit.segments["wallet"]
-    owner, own_keys = require_wallet(work, path), _listed(work, keys.list_keys, wallet=path)
+    own_keys = _listed(work, keys.list_keys, wallet=path)
     moved = [*_listed(work, payments.list_payments, page=FEW, wallet=path, used=True)]
     moved += _listed(work, wallets.list_movements, page=FEW, wallet=path)
     newest = sorted(moved, key=lambda one: one.created_at, reverse=True)[: FEW.count]
@@ -94,10 +108,46 @@ def _of_wallet(work: Work, visit: OperatorVisit) -> dict[str, Any]:
         "statement": filters_of(operation_of(export_statement)),
         "moved": make_table("Last movements", columns, newest, "Nothing has moved yet"),
         "keys": [(one, path_of("wallets", path, "keys", one.kid)) for one in own_keys],
-        "sessions": count_sessions(work, OF_OWNERS, owner.owner_id, work.now),
-        "tries": partial(
-            visit.context.part(SignInGuard).wrong_tries, owner_of(work, owner.id), work.now
-        ),  # in the event loop, later
+        **_access(work, visit),
+    }
+
+
+def _access(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+    """The owner of a wallet, with what helps to sign in."""
+    record = require_owner(work, visit.segments["wallet"])
+    shown = OWNER.show(work, record)
+    asked = shown.removal_due_at and who_set(work, record.name, "why")
+    return {
+        "owner": shown,
+        "help": [(one.form, url) for one, url in _offered(visit, OWNER, shown)],
+        "passkeys": passkeys_of(work, OF_OWNERS, record.id),
+        "asked": (told(asked)[0].text, asked.created_at, asked.details["why"]) if asked else None,
+        # In the event loop, later.
+        "tries": partial(visit.context.part(SignInGuard).wrong_tries, record, work.now),
+    }
+
+
+def _balance(work: Work, path: str) -> Cell:
+    return dict(facts_of(WALLET.columns, WALLET.find(work, wallet=path)))["Balance"]
+
+
+def _of_owner(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+    record = require_owner(work, visit.segments["wallet"])
+    own, notices = wallets_of(work, record.id), ADDRESSES.get(work, record.id)
+    entries = _listed(work, audit.list_entries, page=FEW, object_=record.name)
+    asking = MAILS.list(work, owner_id=record.id, kind="remove_factors")
+    return _access(work, visit) | {
+        "wallets": [(one, _balance(work, one.path), join_of(work, one.id)) for one in own],
+        "factors": factors_of(work, OF_OWNERS, record.id).held,
+        "all_codes": RECOVERY_CODES,
+        "untold": not asking or asking[-1].sent_at is None,
+        "notices": re.sub("^(.).*@", r"\1…@", notices.email) if notices and notices.email else "",
+        "sign_ins": make_table(
+            *("Last sign-ins", SIGN_IN_COLUMNS, last_sign_ins(work, OF_OWNERS, record.id, work.now)),
+            "None in the last 90 days",
+        ),
+        "changes": [(one, told(one)) for one in entries if one.object == record.name],
+        "separates": visit.may(operation_of(separate)),
     }
 
 
@@ -166,7 +216,7 @@ def _of_grant(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     paid = _listed(work, payments.list_payments, page=FEW, grant=grant.id)
     columns = [column for column in PAYMENT.on_pages if column.label not in {"Direction", "Wallet"}]
     return {
-        "balance": dict(facts_of(WALLET.columns, WALLET.find(work, wallet=own)))["Balance"] if own else None,
+        "balance": _balance(work, own) if own else None,
         "base": path_of("wallets", own or ""),
         "verb": "asks to pay" if grant.state == "pending" else VERBS.get(grant.state, "may pay"),
         "what": limit_words(english, spending) if spending else None,
@@ -258,5 +308,5 @@ def thing_pages() -> Mapping[str, Callable[[OperatorVisit], Awaitable[Response]]
     """The page of each kind of thing that a form is about, by its path."""
     shapes = {one.form.about for one in declared() if one.form and one.form.about}
     money = {WALLET: _of_wallet, PEER: _of_peer, ASSET: _of_asset, PAYMENT: _of_payment}
-    more = money | {GRANT: _of_grant, WEBHOOK: _of_webhook, operators.OPERATOR: _of_operator}
+    more = money | {GRANT: _of_grant, WEBHOOK: _of_webhook, operators.OPERATOR: _of_operator, OWNER: _of_owner}
     return {one.page: partial(thing_page, shape=one, more=more.get(one)) for one in shapes if one.page}

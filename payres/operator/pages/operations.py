@@ -280,7 +280,7 @@ class OperationPage:
             if "is_reference" in one.extra:
                 typed[one.name] = text or f"page {form.get(ONCE, '')}"
             elif one.is_several:
-                typed[one.name] = _chosen(one, form) if one.choices else text.split()
+                typed[one.name] = _chosen(one, form) if one.kind_of_field == "choices" else text.split()
             elif text or self._needs(one) or was is not None:
                 with naming(one.name):
                     typed[one.name] = one.read(work, text)
@@ -331,7 +331,7 @@ class OperationPage:
     async def _render(
         self, visit: OperatorVisit, form: Form, problems: Mapping[str, str], status: int, then: Any = None
     ) -> Response:
-        subject, secrets, says, refused = await visit.read(partial(self._about, visit=visit))
+        subject, secrets, says, offers, refused = await visit.read(partial(self._about, visit=visit))
         weighed, now = None, ""
         is_over = subject.thing is not None and self.form.is_over(subject.thing)
         is_plain = not (self._inputs or is_over) and len(self.form.buttons) == 1
@@ -354,8 +354,9 @@ class OperationPage:
             is_over=is_over,
             beyond=refused,
             fields=[
-                one._replace(words=says.get(one.name, one.words))
+                _with_offers(one._replace(words=says.get(one.name, one.words)), offers.get(one.name, {}), form)
                 for one in self._fields(visit, form, problems, subject.thing, bool(is_looked_over))
+                if offers.get(one.name) != {}
             ],
             changes=[(label, before, after) for (label, before), (_, after) in changes if before != after],
             weighed=weighed,
@@ -368,11 +369,15 @@ class OperationPage:
             asks_factor=self.operation.because and await OPERATOR_SIGN_IN.asking.is_stale(visit.request, visit.session),
         )
 
-    def _about(self, work: Work, visit: OperatorVisit) -> tuple[FormSubject, str, Mapping[str, str], str]:
-        """What the form is about, what stands for its secrets, what fields say, and why the role does not do it."""
+    def _about(
+        self, work: Work, visit: OperatorVisit
+    ) -> tuple[FormSubject, str, Mapping[str, str], Mapping[str, Mapping[str, tuple[str, str]]], str]:
+        """What the form is about, what stands for its secrets, what fields say and offer; why the role may not."""
         refused = "" if visit.may(self.operation) else str(beyond(work, visit.operator))
-        says = {} if refused else self.form.says(work)
-        return self._subject(work, visit), self._secrets(work, visit), says, refused
+        says, subject = {} if refused else self.form.says(work), self._subject(work, visit)
+        own = {one.name: one.extra["offers"] for one in self._inputs if "offers" in one.extra}
+        offers = {name: offered(work, subject.thing) for name, offered in own.items()}
+        return subject, self._secrets(work, visit), says, offers, refused
 
     async def _made_before(self, visit: OperatorVisit, form: Form, subject: FormSubject) -> Repeated:
         """What the page says of the movement that is made once more."""
@@ -530,9 +535,18 @@ def _filled(path: str, members: Mapping[str, Any]) -> str:
     return path_of(*(str(members[part[1:-1]]) if part.startswith("{") else part for part in parts)) if path else ""
 
 
+def _with_offers(field: Field, offers: Mapping[str, tuple[str, str]], form: Form) -> Field:
+    """The field with what it offers, all of it marked until a form was sent."""
+    if not offers:
+        return field
+    marked = [one for one in offers if "csrf" not in form or f"{field.name}.{one}" in form]
+    shown = ", ".join(offers[one][0] for one in marked) or "nothing"
+    return field._replace(options=offers, value=" ".join(marked), shown=shown)
+
+
 def _chosen(one: Input, form: Form) -> list[str]:
     """The boxes that are ticked."""
-    return [part for part in one.choices if form.get(f"{one.name}.{part}")]
+    return [name.removeprefix(f"{one.name}.") for name in form if name.startswith(f"{one.name}.")]
 
 
 def _check_unused(work: Work, form_id: str) -> None:

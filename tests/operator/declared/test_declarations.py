@@ -29,12 +29,14 @@ from payres.core.store.work import Units, Work
 from payres.operator import clients, keys, peers, wallets, webhooks
 from payres.operator.declared.declarations import Operation, declared
 from payres.operator.declared.inputs import Input, said
+from payres.operator.owners import require_owner
 from payres.people.store.standing_orders import ORDERS
 from payres.webhooks.store.webhooks import DELIVERIES, DeliveryRecord
 from tests.helpers import TIMEOUT, Json, usd
 from tests.instance import Instance
 from tests.operator.pages.browser import PASSWORD, Browser, words_of
 from tests.operator.programs import Program
+from tests.operator.upkeep.test_restored_rights import turn_codes_on
 from tests.webhooks.conftest import Sample
 from tests.works import standing_order
 
@@ -80,6 +82,17 @@ class New:
             open_session(work, OF_OWNERS, owner, Cookies())
 
         self.instance.write(unit)
+        return path
+
+    def protected(self) -> str:
+        """A wallet whose owner has a second step."""
+        path = self.wallet()
+        self.instance.write(lambda work: turn_codes_on(work, OF_OWNERS, require_owner(work, path)))
+        return path
+
+    def less_protected(self) -> str:
+        path = self.protected()
+        self.instance.write(lambda work: wallets.remove_wallet_factors(work, path))
         return path
 
     def private_webhook(self) -> str:
@@ -245,6 +258,9 @@ CASES: Final = (
     Case("wallets.activate", lambda new: {"wallet": new.inactive()}, "wallet.activate"),
     Case("wallets.unlock", lambda new: {"wallet": new.wallet()}, "wallet.unlock"),
     Case("wallets.sign_out", lambda new: {"wallet": new.looked_at()}, "wallet.sign_out"),
+    Case("wallets.show_owner", lambda new: {"wallet": new.wallet()}),
+    Case("wallets.remove_wallet_factors", lambda new: {"wallet": new.protected(), "why": "x"}, "wallet.remove_factors"),
+    Case("wallets.keep_wallet_factors", lambda new: {"wallet": new.less_protected()}, "wallet.keep_factors"),
     Case("keys.list_keys", lambda new: {"wallet": new.keyed()["wallet"]}),
     Case("keys.revoke_key", lambda new: new.keyed(), "key.revoke"),
     Case("search.search", lambda new: {"q": new.wallet()}),
@@ -304,7 +320,6 @@ ALONE: Final = (
 BY_COMMAND: Final = {
     *(
         "wallets.make_password_link",
-        "wallets.remove_wallet_factors",
         "keys.add_key",
         "keys.generate_key",
         "grants.approve",

@@ -31,6 +31,7 @@ ASKS_NOT: Final = {
     "/admin/backups/make",
     "/admin/wallets/{wallet}/rename",
     "/admin/wallets/{wallet}/unlock",
+    "/admin/wallets/{wallet}/keep-factors",
     "/admin/wallets/{wallet}/sign-out",
     "/admin/movements/{id}/undo",
     "/admin/peers/{name}/note",
