@@ -14,7 +14,7 @@ from payres.operator.declared.shapes import Column, Shape, Time, fact, represent
 DIGITS: Final = 16  # of what names a session: it signs nobody in
 
 
-class SignedIn(Resource, frozen=True, kw_only=True):
+class OwnersBrowser(Resource, frozen=True, kw_only=True):
     """A browser in which the owner is signed in; `id` names it in requests that sign it out."""
 
     id: str
@@ -31,7 +31,7 @@ class Owner(Resource, frozen=True, kw_only=True):
     can_sign_in: bool
     second_step: Sequence[str]
     removal_due_at: Time | None
-    signed_in: Sequence[SignedIn]
+    signed_in: Sequence[OwnersBrowser]
 
 
 def owner(work: Work, record: OwnerRecord) -> Owner:
@@ -44,7 +44,7 @@ def owner(work: Work, record: OwnerRecord) -> Owner:
         second_step=[one.name for one in factors.asked],
         removal_due_at=factors.due_at,
         signed_in=[
-            represent(SignedIn, one, id=one.id_hash.hex()[:DIGITS])
+            represent(OwnersBrowser, one, id=one.id_hash.hex()[:DIGITS])
             for one in open_sessions(work, OF_OWNERS, record.id, work.now)
         ],
     )
@@ -55,7 +55,7 @@ def require_owner(work: Work, wallet: str) -> OwnerRecord:
     return owner_of(work, require_wallet(work, wallet).id)
 
 
-OWNER: Final = Shape(
+WALLET_OWNER: Final = Shape(
     owner,
     Column("Signs in as", "name", "long"),
     fact("Wallets", "wallets", "long"),

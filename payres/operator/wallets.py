@@ -31,7 +31,7 @@ from payres.operator.declared import look_overs
 from payres.operator.declared.declarations import CommandLine, ContextUnits, Listing, OperationForm, operation
 from payres.operator.declared.inputs import Currency, Name, Reference, Sum, check_name, said
 from payres.operator.declared.shapes import Column, Shape, Time, decimals, fact, represent
-from payres.operator.owners import DIGITS, OWNER, require_owner
+from payres.operator.owners import DIGITS, WALLET_OWNER, require_owner
 from payres.operator.store.movements import MovementRecord, page_of_movements
 
 WalletStanding = Literal["active", "inactive"]
@@ -60,8 +60,10 @@ FirstPassword = Annotated[
         unless=("owner", "The owner of another wallet has a password"),
     ),
 ]
-Why = Annotated[Name, said("The owner and the audit log get this sentence.", label="How you know that it is the owner")]
-Session = Annotated[Name, said("One of them, by its id; without it all.", label="Browser")]
+HowKnown = Annotated[
+    Name, said("The owner and the audit log get this sentence.", label="How you know that it is the owner")
+]
+BrowserId = Annotated[Name, said("One of them, by its id; without it all.", label="Browser")]
 NewPassword = Annotated[
     str,
     said(
@@ -192,7 +194,7 @@ def show_wallet(work: Work, wallet: WalletName) -> WalletRecord:
     return require_wallet(work, wallet)
 
 
-@operation("GET /wallets/{wallet}/owner wallets:read", OWNER, command=CommandLine("wallet owner PATH"))
+@operation("GET /wallets/{wallet}/owner wallets:read", WALLET_OWNER, command=CommandLine("wallet owner PATH"))
 def show_owner(work: Work, wallet: WalletName) -> OwnerRecord:
     """Show the owner of a wallet: all wallets, the second step, the browsers that are signed in."""
     return require_owner(work, wallet)
@@ -360,7 +362,9 @@ async def set_password(
     shows=LINK,
     command=CommandLine("wallet reset-link PATH", text="{url}"),
     shows_secret=True,
-    form=OperationForm("Make a password link", OWNER, title="Password link", path="/wallets/{wallet}/password-link"),
+    form=OperationForm(
+        "Make a password link", WALLET_OWNER, title="Password link", path="/wallets/{wallet}/password-link"
+    ),
 )
 def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
     """Make a URL with which an owner sets a password.
@@ -381,21 +385,20 @@ def password_link(work: Work, found: WalletRecord) -> PasswordLink:
 
 
 @operation(
-    "POST /wallets/{wallet}/factor-removal wallets:write|wallets:access",
-    OWNER,
+    shows=WALLET_OWNER,
     command=CommandLine("wallet remove-factors PATH", 'alice --why "lost the telephone, and knows the last payments"'),
     form=OperationForm(
         "Remove it tomorrow",
-        OWNER,
+        WALLET_OWNER,
         "The second step is removed tomorrow",
         title="Remove the second step",
         path="/wallets/{wallet}/remove-factors",
-        needs=("why",),
         is_over=lambda one: one.removal_due_at or not one.second_step,
         ends=True,
     ),
+    scope="wallets:write|wallets:access",
 )
-def remove_wallet_factors(work: Work, wallet: WalletName, why: Why | None = None) -> OwnerRecord:
+def remove_wallet_factors(work: Work, wallet: WalletName, why: HowKnown) -> OwnerRecord:
     """Remove an owner's second step, a day from now.
 
     For an owner who has lost it, and whom you know by other ways than the wallet. The password stays. Now the owner
@@ -408,18 +411,18 @@ def remove_wallet_factors(work: Work, wallet: WalletName, why: Why | None = None
 
 
 @operation(
-    "DELETE /wallets/{wallet}/factor-removal wallets:write|wallets:access",
-    OWNER,
+    shows=WALLET_OWNER,
     command=CommandLine("wallet keep-factors PATH"),
     form=OperationForm(
         "Keep it",
-        OWNER,
+        WALLET_OWNER,
         "The second step stays",
         path="/wallets/{wallet}/keep-factors",
         is_over=lambda one: not one.removal_due_at,
         presses=True,
         unasked="it undoes what was asked for",
     ),
+    scope="wallets:write|wallets:access",
 )
 def keep_wallet_factors(work: Work, wallet: WalletName) -> OwnerRecord:
     """Keep an owner's second step after all."""
@@ -434,8 +437,9 @@ def keep_wallet_factors(work: Work, wallet: WalletName) -> OwnerRecord:
     command=CommandLine("wallet unlock PATH"),
     form=OperationForm(
         "Unlock",
-        OWNER,
+        WALLET_OWNER,
         done="{name} is unlocked",
+        path="/wallets/{wallet}/unlock",
         presses=True,
         unasked="whoever signs in still needs the password",
     ),
@@ -453,14 +457,14 @@ def unlock(work: Work, wallet: WalletName) -> WalletRecord:
     command=CommandLine("wallet sign-out PATH"),
     form=OperationForm(
         "Sign out everywhere",
-        OWNER,
+        WALLET_OWNER,
         done="{name} is signed out",
         path="/wallets/{wallet}/sign-out",
         presses=True,
         unasked=TAKES_AWAY,
     ),
 )
-def sign_out(work: Work, wallet: WalletName, session: Session | None = None) -> WalletRecord:
+def sign_out(work: Work, wallet: WalletName, session: BrowserId | None = None) -> WalletRecord:
     """Sign a wallet's owner out in every browser, or in one. The password stays."""
     found = require_wallet(work, wallet)
     for one in open_sessions(work, OF_OWNERS, found.owner_id, work.now):

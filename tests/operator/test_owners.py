@@ -14,7 +14,7 @@ from payres.core.protocol.errors import InvalidRequest
 from payres.core.store.wallets import list_keys, require_wallet
 from payres.core.store.work import Work
 from payres.operator import grants, keys
-from payres.operator.owners import OWNER, require_owner
+from payres.operator.owners import WALLET_OWNER, require_owner
 from payres.operator.separations import separate, set_up_since
 from payres.people.store.standing_orders import ORDERS
 from tests.helpers import new_jwk
@@ -84,7 +84,7 @@ def test_page_shows_the_sign_in_and_signs_out_one_browser(payres: Instance, join
         assert len(ids) == 2
         answer = ann.send(f"/admin/wallets/{first}/sign-out", choice="sign", session=ids[0])
         assert answer.headers["location"] == page
-        shown = payres.read(lambda work: OWNER.find(work, wallet=other))
+        shown = payres.read(lambda work: WALLET_OWNER.find(work, wallet=other))
         assert [one.id for one in shown.signed_in] == ids[1:]
         assert shown.wallets == [first, other]
 
@@ -110,7 +110,7 @@ def test_second_step_is_removed_tomorrow_for_a_reason_unless_it_is_kept(
         assert ben.send(f"/admin/wallets/{first}/keep-factors", choice="keep").headers["location"] == page
         assert "The second step stays" in ben.words(page)
         assert payres.read(lambda work: has_factor(work, OF_OWNERS, require_owner(work, first).id))
-        assert payres.read(lambda work: OWNER.find(work, wallet=first)).removal_due_at is None
+        assert payres.read(lambda work: WALLET_OWNER.find(work, wallet=first)).removal_due_at is None
 
 
 def test_wallet_is_separated_and_what_is_marked_ends(payres: Instance, joined: tuple[str, str]) -> None:
@@ -135,7 +135,7 @@ def test_wallet_is_separated_and_what_is_marked_ends(payres: Instance, joined: t
         return [one.kid for one in list_keys(work, wallet.id)], orders, [one for (one,) in states]
 
     assert payres.read(left) == (["before"], ["active"], ["revoked"])
-    assert payres.read(lambda work: OWNER.find(work, wallet=first)).wallets == [first]
+    assert payres.read(lambda work: WALLET_OWNER.find(work, wallet=first)).wallets == [first]
 
 
 def test_only_what_was_set_up_since_is_ended(payres: Instance, joined: tuple[str, str]) -> None:

@@ -46,7 +46,7 @@ def seeded(payres: Instance) -> Seeded:
     def unit(work: Work) -> None:
         for path in ("alice", "bob"):
             turn_codes_on(work, OF_OWNERS, require_owner(work, path))
-        remove_wallet_factors(work, "bob")
+        remove_wallet_factors(work, "bob", "lost it")
 
     payres.write(unit)
     return found

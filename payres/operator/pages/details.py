@@ -37,7 +37,7 @@ from payres.operator.deliveries import ATTEMPTS
 from payres.operator.exports import export_statement
 from payres.operator.grants import GRANT, sees, spending_under
 from payres.operator.movements import MOVEMENT, Movement, own_reference, undo, undoable_until
-from payres.operator.owners import OWNER, require_owner
+from payres.operator.owners import WALLET_OWNER, require_owner
 from payres.operator.pages.lists import filters_of
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.payment_history import HISTORY, show_payment, story_of
@@ -115,11 +115,11 @@ def _of_wallet(work: Work, visit: OperatorVisit) -> dict[str, Any]:
 def _access(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     """The owner of a wallet, with what helps to sign in."""
     record = require_owner(work, visit.segments["wallet"])
-    shown = OWNER.show(work, record)
+    shown = WALLET_OWNER.show(work, record)
     asked = shown.removal_due_at and who_set(work, record.name, "why")
     return {
         "owner": shown,
-        "help": [(one.form, url) for one, url in _offered(visit, OWNER, shown)],
+        "help": [(one.form, url) for one, url in _offered(visit, WALLET_OWNER, shown)],
         "passkeys": passkeys_of(work, OF_OWNERS, record.id),
         "asked": (told(asked)[0].text, asked.created_at, asked.details["why"]) if asked else None,
         # In the event loop, later.
@@ -308,5 +308,5 @@ def thing_pages() -> Mapping[str, Callable[[OperatorVisit], Awaitable[Response]]
     """The page of each kind of thing that a form is about, by its path."""
     shapes = {one.form.about for one in declared() if one.form and one.form.about}
     money = {WALLET: _of_wallet, PEER: _of_peer, ASSET: _of_asset, PAYMENT: _of_payment}
-    more = money | {GRANT: _of_grant, WEBHOOK: _of_webhook, operators.OPERATOR: _of_operator, OWNER: _of_owner}
+    more = money | {GRANT: _of_grant, WEBHOOK: _of_webhook, operators.OPERATOR: _of_operator, WALLET_OWNER: _of_owner}
     return {one.page: partial(thing_page, shape=one, more=more.get(one)) for one in shapes if one.page}

@@ -92,7 +92,7 @@ class New:
 
     def less_protected(self) -> str:
         path = self.protected()
-        self.instance.write(lambda work: wallets.remove_wallet_factors(work, path))
+        self.instance.write(lambda work: wallets.remove_wallet_factors(work, path, "lost it"))
         return path
 
     def private_webhook(self) -> str:
