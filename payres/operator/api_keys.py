@@ -26,7 +26,7 @@ SCOPES: Final[Mapping[str, str]] = {
     "wallets:read": "see wallets, their balances, keys, deposits and withdrawals",
     "wallets:write": "all that wallets:access does; open, rename, deactivate and separate wallets, set passwords, add"
     " and revoke keys of clients",
-    "wallets:access": "help owners to sign in: make password links, unlock, sign out, remove the second step",
+    "wallets:access": "help owners to sign in: make password links, unlock, sign out; remove the second step on pages",
     "wallets:fund": "deposit into wallets and withdraw from them",
     "payments:read": "see payments with their grants, quotes, transfers, packets, events and deliveries",
     "payments:refund": "send back what incoming payments received",

@@ -255,13 +255,11 @@ def test_password_of_an_operator_or_a_program_leaves_the_factors(payres: Instanc
 
 def test_factors_are_removed_a_day_after_an_operator_asked_unless_the_owner_says_no(payres: Instance) -> None:
     with with_codes(payres, "lost") as (owner, _, recovery), signed_out(payres) as http:
-        shown = [
-            payres.write(
-                lambda work: WALLET_OWNER.show(work, remove_wallet_factors(work, "lost", "lost it"))
-            ).removal_due_at
-            for _ in range(2)
-        ]
-        assert shown[0] == shown[1] is not None
+        due_at = set()
+        for _ in range(2):
+            payres.write(lambda work: remove_wallet_factors(work, "lost", "lost it"))
+            due_at.add(payres.read(lambda work: WALLET_OWNER.find(work, wallet="lost")).removal_due_at)
+        assert len(due_at - {None}) == 1
         assert "will remove your second step tomorrow" in owner.words("/account")
         assert owner.send(CODES, "keep").headers["location"] == "/account"
         assert "will remove" not in owner.words("/account")

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from payres.accounts.guesses import SignInGuard
 from payres.accounts.limits import RECOVERY_CODES
 from payres.accounts.second_factors import factors_of
-from payres.accounts.store.joins import join_of
+from payres.accounts.store.joins import JOIN_TABLE
 from payres.accounts.store.mail import ADDRESSES, MAILS
 from payres.accounts.store.owners import OF_OWNERS, wallets_of
 from payres.accounts.store.passkeys import passkeys_of
@@ -137,7 +137,7 @@ def _of_owner(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     entries = _listed(work, audit.list_entries, page=FEW, object_=record.name)
     asking = MAILS.list(work, owner_id=record.id, kind="remove_factors")
     return _access(work, visit) | {
-        "wallets": [(one, _balance(work, one.path), join_of(work, one.id)) for one in own],
+        "wallets": [(one, _balance(work, one.path), JOIN_TABLE.find(work, wallet_address_id=one.id)) for one in own],
         "factors": factors_of(work, OF_OWNERS, record.id).held,
         "all_codes": RECOVERY_CODES,
         "untold": not asking or asking[-1].sent_at is None,
