@@ -453,7 +453,7 @@ async def lets_another_in(day: Operator, bea: Operator) -> None:
     await expect(bea.page.get_by_role("button", name="Make one now")).to_be_hidden()
     await day.follow("Bea")
     await day.follow("Change the role")
-    await day.fill(role="full")
+    await day.use(day.page.get_by_label("full"))
     await day.press("Look it over", "Change the role?")
     await day.look_over("full", then="Bea")
     await day.was_told("Bea has the role full now")
