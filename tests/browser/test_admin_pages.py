@@ -141,8 +141,7 @@ async def test_keyboard_reaches_everything_in_order_and_shows_where_it_is(
 ) -> None:
     page = await open_page(java_script_enabled=True, viewport=WIDE)
     await sign_in(page, server, "kim")
-    for path in ("", "/payments", "/wallets/alice",
-    "/wallets/alice/owner", "/packets/{packet}"):
+    for path in ("", "/payments", "/wallets/alice", "/wallets/alice/owner", "/packets/{packet}"):
         where = path.format(**seeded._asdict())
         await page.goto(f"{server.base_url}/admin{where}")
         seen = await stops(page, where)
