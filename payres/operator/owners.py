@@ -67,5 +67,6 @@ WALLET_OWNER: Final = Shape(
     page="/wallets/{wallet}/owner",
     name=lambda one: f"Owner {one.name}",
     moving={"signed_in", "removal_due_at"},
+    secrets=lambda _, one: (one.password_hash,),
     member="name",
 )

@@ -125,7 +125,6 @@ def give_passkey(work: Work, kind: Kind, account_id: int, session: str | None) -
 # Pages whose form is filled with nothing that somebody else could change.
 PROPOSED: Final = {
     "/admin/new-peer": "no credit, for a new peer",
-    "/admin/new-operator": "the usual name",
     "/account/request": "the usual time of a new request",
     "/account/send": "the usual way of a new payment",
     "/account/orders/new": "the usual dates of a new order",
