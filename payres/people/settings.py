@@ -83,7 +83,8 @@ async def show_receiving(
     address = urls.wallet(path)
     label = visit.language.say("QR code of this wallet address")
     values: dict[str, Any] = {"address": address, "pointer": urls.pointer(path), "qr": qr_code(address, label)}
-    values |= {"form": form or filled({"name": visit.wallet.public_name or ""}), "problem": problem, "rows": rows}
+    form = {**filled({"name": visit.wallet.public_name or ""}), **(form or {})}
+    values |= {"form": form, "problem": problem, "rows": rows}
     return visit.show("receive.html", status, tab=SETTINGS_TAB, done=visit.done(DONE), **values)
 
 
@@ -145,7 +146,7 @@ async def show_limit(
     visit: OwnerVisit, form: Form | None = None, problem: str = "", status: int = 200, rows: Sequence[Compared] = ()
 ) -> Response:
     """GET /account/security/limit: up to which limit an app may spend without a second factor asked for."""
-    form = filled(await visit.read(partial(_limit, visit))) if form is None else form
+    form = {**filled(await visit.read(partial(_limit, visit))), **(form or {})}
     return visit.show("limit.html", status, form=form, problem=problem, rows=rows, label=DO_NOT_ASK)
 
 

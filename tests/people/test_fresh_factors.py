@@ -35,6 +35,7 @@ ASKS_NOT: Final = {
     ("/account/send/{quote}", "again"),
     ("/settings", "language"),
     ("/settings", "zone"),
+    ("/settings/receive", "rename"),
     ("/settings/developer-keys", "revoke"),
     ("/settings/wallets", "keep"),
     *(("/settings/webhooks/{id}", choice) for choice in ("test", "pause", "resume", "remove")),

@@ -250,3 +250,13 @@ def test_name_that_is_not_taken_says_why_at_its_field(dora: OwnersBrowser, name:
     answer = dora.send(NAMED, "rename", {"name": name})
     assert (answer.status_code, said in words_of(answer)) == (400, True)
     assert re.findall(r'id="(\w+)-error"', answer.text) == ["name"]
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [(NAMED, {"choice": "rename", "name": ""}), ("/account/security/limit", {"choice": "set", "limit": "x"})],
+)
+def test_form_that_does_not_say_what_it_showed_is_answered(
+    dora: OwnersBrowser, path: str, fields: dict[str, str]
+) -> None:
+    assert dora.http.post(path, data={"csrf": dora.csrf} | fields).status_code == 400
