@@ -33,7 +33,7 @@ from payres.core.protocol.visible import visible_url
 from payres.html.brand import ACCENTS, GROUNDS, SHIELD, dark_accent, logo, on_accent
 from payres.html.language import Language, marked, preferred
 from payres.html.preferences import chosen_language, zone_of
-from payres.html.sentences import ended, failure_of, problem_of
+from payres.html.sentences import ended, failure_of, length_words, problem_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -118,7 +118,7 @@ def render(
         "say": language.say,
         "count": language.count,
     }
-    common |= {"brand": brand, "why": partial(failure_of, language)}
+    common |= {"brand": brand, "why": partial(failure_of, language), "length_words": partial(length_words, language)}
     environment, values = _environment(), {**common, **values}
     for file, names in (OPERATORS_PARTS if is_operators else PARTS).items():
         values |= dict.fromkeys(names, environment.get_template(file).make_module(values))

@@ -100,8 +100,7 @@ async def show_home(visit: OwnerVisit) -> Response:
             "removal_due_at": removal_due_at(work, OF_OWNERS, visit.owner.id, work.now),
         }
 
-    words = standing_order_pages.words_of_orders(visit.language)
-    return await visit.show_found("home.html", unit, HOME, 200, **words)
+    return await visit.show_found("home.html", unit, HOME)
 
 
 # Pages of signed-in owners. Paths with variables come after literal paths that they would match.

@@ -25,7 +25,7 @@ from payres.html.concurrent_edits import ChangedMeanwhile, Compared, sides_of
 from payres.html.forms import Form
 from payres.html.html import redirect
 from payres.html.language import Language, marked
-from payres.html.sentences import length_words, problem_of
+from payres.html.sentences import problem_of
 from payres.html.typed_amounts import Mistyped, typed_amount
 from payres.interledger.node import node_of
 from payres.people import standing_orders as rules
@@ -130,11 +130,6 @@ def coming_up(work: Work, wallet: WalletRecord) -> Sequence[ShownOrder]:
     return [shown(work, wallet, one) for one in found or paused]
 
 
-def words_of_orders(language: Language) -> Mapping[str, Callable[..., str]]:
-    """What templates of orders call: how often something is paid."""
-    return {"length_words": partial(length_words, language)}
-
-
 async def show(visit: OwnerVisit) -> Response:
     """GET /account/orders."""
 
@@ -156,7 +151,7 @@ async def show(visit: OwnerVisit) -> Response:
             "others": others(work, visit),
         }
 
-    return await visit.show_found("orders.html", unit, HOME, 200, **words_of_orders(visit.language))
+    return await visit.show_found("orders.html", unit, HOME)
 
 
 async def show_one(visit: OwnerVisit, problem: str = "", status: int = 200) -> Response:
@@ -174,8 +169,7 @@ async def show_one(visit: OwnerVisit, problem: str = "", status: int = 200) -> R
         }
 
     asks = visit.request.query_params.get("ask") == "end"
-    values = {"asks": asks, "problem": problem, **words_of_orders(visit.language)}
-    return await visit.show_found("order.html", unit, HOME, status, **values)
+    return await visit.show_found("order.html", unit, HOME, status, asks=asks, problem=problem)
 
 
 def _changing(rule: Callable[[Work, WalletRecord, str], None]) -> Act:
