@@ -87,16 +87,18 @@ create table account (
 create unique index account_of_operator on account (asset_id, kind) where kind in ('liquidity', 'fees', 'external');
 create index account_of_asset on account (asset_id);
 
--- People with wallets, each with one or more. unlocked_at is when the counts of wrong passwords were last reset.
+-- People with wallets, each with one or more. unlocked_at is when the counts of wrong passwords were last reset. Until
+-- closed_until, only browsers that it knows let the owner sign in.
 -- rows: operators
 -- kept: until the wallets are connected to another owner's, by owners.take_over
--- times: unlocked_at lasts 15 minutes (guesses.WINDOW); created_at shown
+-- times: unlocked_at lasts 15 minutes (guesses.WINDOW); closed_until lasts 1 day (owners.CLOSED); created_at shown
 -- restore: listed and carried over as password
 create table owner (
   id integer primary key,
   password_hash text,
   unlocked_at integer,
-  created_at integer not null
+  created_at integer not null,
+  closed_until integer
 ) strict;
 
 -- Wallet addresses. path is the part after the base URL, lower-case; the owner signs in with any of them and the password.

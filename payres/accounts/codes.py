@@ -119,7 +119,8 @@ def confirm_codes(work: Work, kind: Kind, account: Account, typed: str) -> bool:
     if step is None:
         return False
     TOTP.update(work, totp.id, confirmed_at=work.now, last_step=step)
-    record(work, kind, account, "codes_on")
+    is_first = not store.count_recovery_codes(work, kind, account.id)  # they are made now
+    record(work, kind, account, "codes_on", recovery=is_first)
     return True
 
 

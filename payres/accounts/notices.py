@@ -6,18 +6,21 @@ Units store mails; a worker sends them after the commit, so that nothing waits f
 import base64
 import hmac
 import secrets
+import uuid
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from msgspec.structs import replace
 
 from payres.accounts.limits import MAX_MAILS_ASKED_FOR, MAX_NOTICES_OF_KIND
 from payres.accounts.store import mail
 from payres.accounts.store.mail import ADDRESSES, AddressRecord, MailRate, MailRecord
+from payres.accounts.store.owners import OWNERS
+from payres.accounts.store.sessions import OPEN_SESSIONS
 from payres.core.process.settings import mail_address
-from payres.core.protocol.clock import HOUR, lasts
+from payres.core.protocol.clock import DAY, HOUR, lasts
 from payres.core.protocol.errors import InvalidRequest, TooManyRequests, nothing_here
-from payres.core.protocol.identifiers import hash_secret
+from payres.core.protocol.identifiers import base64url, base64url_decoded, hash_secret
 from payres.core.protocol.visible import visible_name, visible_url
 from payres.core.store import server_secrets
 from payres.core.store.clients import CLIENTS
@@ -27,6 +30,15 @@ from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.html.language import Language
 
+# What an owner is told of, besides the kinds that are gathered.
+_OfSecurity = Literal["codes_on", "codes_off", "recovery_codes", "passkey_added", "passkey_removed", "passkey_suspect"]
+_OfRemoval = Literal["remove_factors", "factors_removed", "keep_factors"]
+_OfApps = Literal["app", "grant_by_operator", "key_added"]
+_OfWallets = Literal["wallet_connected", "wallet_asked_for", "wallet_kept_apart", "wallet_separated", "wallet_renamed"]
+_OfOrders = Literal["standing_order", "order_waiting", "order_failed", "order_paused", "order_missed"]
+_OfSignIn = Literal["new_browser", "half_sign_in", "password", "password_link"]
+_OfMail = Literal["email_changed", "email_removed", "refund_out", "test", "code"]
+NoticeKind = Literal[_OfSignIn, _OfSecurity, _OfRemoval, _OfApps, _OfWallets, _OfOrders, _OfMail]
 # The kinds that an owner may do without, and those that are gathered: the first is sent at once, the others of the hour
 # after it together. All others, about access to the wallet, are always sent, and the first few of an hour at once.
 CHOICES: Final = ("money", "failed", "app")
@@ -34,13 +46,16 @@ GATHERED: Final = ("money", "failed")
 MOST_ITEMS: Final = 20  # of one mail
 CODE_LIFETIME: Final = HOUR
 MOST_WRONG: Final = 5
+OPERATORS: Final = ("page:", "api:", "shell:")  # which of them, no mail says
+LINK_LIFETIME: Final = DAY  # in which the link in a mail takes away what the mail tells of
 
 
 def notify(
-    work: Work, owner_id: int, kind: str, /, key: str | None = None, send_at: int | None = None, **data: Any
+    work: Work, owner_id: int, kind: NoticeKind, /, key: str | None = None, send_at: int | None = None, **data: Any
 ) -> None:
     """Tells an owner what this unit does, if there is a confirmed address. `people/notice_texts.py` has the kinds, and
-    what they say of the data. With a `key`, there is at most one mail; with `send_at` it can be withdrawn until then.
+    what they say of the data, to which `_by` adds. With a `key`, there is at most one mail; with `send_at` it can be
+    withdrawn until then.
 
     Beyond a few of a kind within an hour, the others are gathered. What can be withdrawn is told no more often then: it
     would be the same again.
@@ -49,12 +64,29 @@ def notify(
     if address is None or address.email is None or mail.cursor(work) is None:
         return
     choice = "failed" if kind.startswith("order_") else kind  # a payment that did not go through, as well
+    data = _by(work, owner_id) | data
     if mail.rates(work, owner_id).get(choice) == "off":
         return
     if mail.count_mails(work, owner_id, kind, work.now) < MAX_NOTICES_OF_KIND - 1:
         mail.insert_mail(work, address, kind, data, key, send_at)
     elif send_at is None and not (key and mail.has_key(work, key)):
         _gather_notice(work, address, kind, data | {"at": work.now, "key": key or work.new_id()})
+
+
+def _by(work: Work, owner_id: int) -> dict[str, Any]:
+    """Whom a notice is for, with which password; and who does what it tells of: the session of a person in a browser,
+    or an operator."""
+    owner = OWNERS.get(work, owner_id)
+    found = {"owner": owner_id, "password": mark_of(owner.password_hash if owner else None)}
+    seen = OPEN_SESSIONS.find(work, id_hash=work.in_session) if work.in_session else None
+    if seen is not None:
+        return found | {"session": seen.id_hash.hex(), "browser": seen.browser, "address": seen.address}
+    return found | {"by": "operator"} if work.actor.startswith(OPERATORS) else found
+
+
+def mark_of(password_hash: str | None) -> str:
+    """What tells one password of an owner from the next."""
+    return hash_secret(password_hash or "").hex()[:16]
 
 
 def _gather_notice(work: Work, address: AddressRecord, kind: str, item: dict[str, Any]) -> None:
@@ -80,14 +112,15 @@ def add_item(work: Work, waiting: MailRecord, item: Any) -> None:
         mail.change_mail(work, waiting.id, data=waiting.data | {"items": items[-MOST_ITEMS:], "more": more})
 
 
-def notify_of_app(work: Work, kind: str, grant: GrantRecord) -> None:
-    """Tells the owner of a grant's wallet of the app that is allowed: by the name that it chose, and its host."""
+def notify_of_app(work: Work, kind: NoticeKind, grant: GrantRecord, why: str | None = None) -> None:
+    """Tells the owner of a grant's wallet of the app that is allowed: by the name that it chose, and its host. An
+    operator who allowed it may have written why."""
     client, wallet_id = CLIENTS.by_id(work, grant.client_id).identity, grant.wallet_address_id
     assert wallet_id is not None, "what needs consent is for a wallet"
     host = visible_url(client).host
     app = visible_name(grant.client_name, client) or host
     wallet = WALLETS.by_id(work, wallet_id)
-    notify(work, wallet.owner_id, kind, wallet=wallet.path, app=app, host=host)
+    notify(work, wallet.owner_id, kind, wallet=wallet.path, app=app, host=host, grant=grant.id, why=why)
 
 
 def gather(work: Work, owner_id: int, kind: str, wallet_id: int, item: str, event: EventRecord) -> None:
@@ -139,7 +172,7 @@ def confirm(work: Work, owner_id: int, code: str, language: Language) -> bool:
     if not (is_good and hmac.compare_digest(hash_secret("".join(code.split())), found.code_hash)):
         ADDRESSES.update(work, owner_id, wrong=found.wrong + 1)
         return False
-    _tell_of_change(work, found)
+    _tell_of_change(work, found, "email_changed")
     confirmed = AddressRecord(owner_id, found.pending, work.now, found.language, found.time_zone)
     ADDRESSES.replace(work, _read_in(replace(confirmed, after_event=last_sequence(work)), language))
     return True
@@ -149,8 +182,16 @@ def forget(work: Work, owner_id: int) -> None:
     """Sends nothing more, and tells the address so."""
     found = ADDRESSES.get(work, owner_id)
     if found is not None:
-        _tell_of_change(work, found)
+        _tell_of_change(work, found, "email_removed")
         ADDRESSES.replace(work, AddressRecord(owner_id, None, None, found.language, found.time_zone))
+
+
+def bring_back(work: Work, owner_id: int, email: str) -> None:
+    """Sends notices to an address of before again, and tells the one of now, whose reader cannot turn it back."""
+    found = ADDRESSES.by_id(work, owner_id)
+    _tell_of_change(work, found, "email_changed")
+    back = AddressRecord(owner_id, email, work.now, found.language, found.time_zone, after_event=last_sequence(work))
+    ADDRESSES.replace(work, back)
 
 
 def choose(work: Work, owner_id: int, wanted: Mapping[str, MailRate], language: Language) -> None:
@@ -193,14 +234,34 @@ def stop(work: Work, token: str) -> None:
     mail.set_rates(work, address_of_token(work, token).owner_id, dict.fromkeys(GATHERED, "off"))
 
 
+def link_token(work: Work, mail_id: str) -> str:
+    """The end of the link in a mail that takes away what it tells of: the time in its id, and a signature. Nothing of
+    it is stored."""
+    signed = hmac.digest(server_secrets.existing_secret(work, mail.SECRET), f"link {mail_id}".encode(), "sha256")
+    return base64url(uuid.UUID(mail_id).bytes[:6] + signed[:10])
+
+
+def mail_of_link(work: Work, token: str) -> MailRecord | None:
+    """The mail that a link stands in, while it is good."""
+    try:
+        time = base64url_decoded(token)[:6].hex()
+    except ValueError:
+        return None
+    for one in mail.mails_of(work, f"{time[:8]}-{time[8:]}"):
+        if hmac.compare_digest(link_token(work, one.id).encode(), token.encode()):
+            until = (one.sent_at or one.created_at) + LINK_LIFETIME
+            return one if lasts(until, work.now, LINK_LIFETIME) else None
+    return None
+
+
 def _check_asked(work: Work, owner_id: int, kind: str) -> None:
     if mail.count_mails(work, owner_id, kind, work.now) >= MAX_MAILS_ASKED_FOR:
         raise TooManyRequests(f"There were {MAX_MAILS_ASKED_FOR} of these mails within an hour", retry_after=3600)
 
 
-def _tell_of_change(work: Work, before: AddressRecord) -> None:
+def _tell_of_change(work: Work, before: AddressRecord, kind: NoticeKind) -> None:
     if before.email is not None and mail.cursor(work) is not None:
-        mail.insert_mail(work, before, "email_changed", {})
+        mail.insert_mail(work, before, kind, _by(work, before.owner_id))
 
 
 def _read_in(found: AddressRecord, language: Language) -> AddressRecord:

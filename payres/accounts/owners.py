@@ -1,6 +1,6 @@
 """Rules of owners' accounts."""
 
-from payres.accounts.notices import notify
+from payres.accounts.notices import mark_of, notify
 from payres.accounts.store.owners import OF_OWNERS, OWNERS
 from payres.accounts.store.sessions import end_access
 from payres.core.store import audit
@@ -13,8 +13,9 @@ def store_password(work: Work, path: str, password_hash: str, forget_browsers: b
     that sets a password. The counts of wrong passwords are cleared; second factors stay. Browsers stay known unless
     `forget_browsers`, for when somebody else had the password. Raises NotFound."""
     wallet = require_wallet(work, path)
-    OWNERS.update(work, wallet.owner_id, password_hash=password_hash, unlocked_at=work.now)
+    mark = mark_of(password_hash)
+    notify(work, wallet.owner_id, "password", password=mark)  # while the session is there in which it is done
+    OWNERS.update(work, wallet.owner_id, password_hash=password_hash, unlocked_at=work.now, closed_until=None)
     end_access(work, OF_OWNERS, wallet.owner_id, forget_browsers)
     audit.record(work, "wallet.set_password", wallet.path, forgetBrowsers=forget_browsers)
-    notify(work, wallet.owner_id, "password")
     return require_wallet(work, path)

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 from starlette.requests import Request
 
+from payres.accounts.browser_names import seen_of
 from payres.accounts.limits import MAX_PASSKEYS
 from payres.accounts.recovery_codes import first_recovery_codes
 from payres.accounts.second_step import Held, Refused, SecondStep, Take, audit_action, record
@@ -152,7 +153,7 @@ class Passkeys(SecondStep):
             used = use(work, kind, signed)
             account = kind.accounts.by_id(work, getattr(used, kind.column))
             if used.suspect_at:
-                record(work, kind, account, "passkey_suspect", name=used.name)
+                record(work, kind, account, "passkey_suspect", name=used.name, **seen_of(request)._asdict())
                 return Refused(
                     self.field, SUSPECT, alarm=f"a passkey may have been copied, and is taken no more: {account.actor}"
                 )
@@ -256,9 +257,10 @@ def add_passkey(
         created_at=work.now,
     )
     PASSKEY_TABLE.insert(work, msgspec.structs.replace(passkey, **{kind.column: account.id}))
-    record(work, kind, account, "passkey_added", name=name)
+    codes = first_recovery_codes(work, kind, account)
+    record(work, kind, account, "passkey_added", name=name, passkey=passkey.id, recovery=bool(codes))
     change_session(work, kind, hash_secret(session), verified_at=work.now)
-    return first_recovery_codes(work, kind, account)
+    return codes
 
 
 def rename_passkey(work: Work, kind: Kind, account: Account, passkey_id: str, name: str) -> None:

@@ -8,10 +8,11 @@ from typing import Final
 
 from payres.accounts.codes import CODES, WRONG_CODE, forgive, plain
 from payres.accounts.limits import RECOVERY_CODES
-from payres.accounts.second_step import Held, Refused, TypedStep, record
+from payres.accounts.second_step import Held, Refused, TypedStep, audit_action, record
 from payres.accounts.store import codes as store
 from payres.accounts.store.kinds import Account, Kind
 from payres.core.protocol.identifiers import hash_secret
+from payres.core.store import audit
 from payres.core.store.work import Work
 from payres.html.language import marked
 
@@ -24,7 +25,7 @@ class RecoveryCodes(TypedStep):
     name = "recovery codes"
     ways: Mapping[str, str] = {"recovery code": marked("Recovery code")}
     choice, field, template = CODES.choice, CODES.field, CODES.template
-    off = ""  # they go with the last factor
+    off = "recovery_codes"  # of which nobody is told: they go with the last factor
     kept = ("recovery_code",)
     heading = marked("Enter a recovery code")
     stands_in = True
@@ -45,15 +46,23 @@ RECOVERY: Final = RecoveryCodes()
 
 def make_recovery_codes(work: Work, kind: Kind, account: Account) -> Sequence[str]:
     """New recovery codes of an account, which end all earlier ones."""
-    texts = [base64.b32encode(os.urandom(RECOVERY_BYTES)).decode().lower() for _ in range(RECOVERY_CODES)]
-    store.replace_recovery_codes(work, kind, account.id, [_hash_of(text) for text in texts], work.now)
-    record(work, kind, account, "recovery_codes")
-    return ["-".join(re.findall("....", text)) for text in texts]
+    record(work, kind, account, "recovery_codes", old=RECOVERY.held(work, kind, account.id) is not None)
+    return _replace(work, kind, account)
 
 
 def first_recovery_codes(work: Work, kind: Kind, account: Account) -> Sequence[str]:
-    """New recovery codes for who has just turned on a second factor; none if some of earlier ones are left."""
-    return [] if RECOVERY.held(work, kind, account.id) else make_recovery_codes(work, kind, account)
+    """New recovery codes for who has just turned on a second factor, which is told with it; none if some of earlier
+    ones are left."""
+    if RECOVERY.held(work, kind, account.id):
+        return []
+    audit.record(work, audit_action(kind, "recovery_codes"), account.name)
+    return _replace(work, kind, account)
+
+
+def _replace(work: Work, kind: Kind, account: Account) -> Sequence[str]:
+    texts = [base64.b32encode(os.urandom(RECOVERY_BYTES)).decode().lower() for _ in range(RECOVERY_CODES)]
+    store.replace_recovery_codes(work, kind, account.id, [_hash_of(text) for text in texts], work.now)
+    return ["-".join(re.findall("....", text)) for text in texts]
 
 
 def _hash_of(text: str) -> bytes:

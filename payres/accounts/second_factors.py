@@ -1,7 +1,7 @@
 """All second steps: what an account has of them, for how long one that was given counts, and how all are removed."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from payres.accounts.codes import CODES
 from payres.accounts.passkeys import PASSKEYS
@@ -9,6 +9,7 @@ from payres.accounts.recovery_codes import RECOVERY, make_recovery_codes
 from payres.accounts.second_step import Held, Refused, SecondStep, TypedStep, record
 from payres.accounts.store import second_factors as store
 from payres.accounts.store.kinds import Account, Kind, delete_of
+from payres.accounts.store.passkeys import passkeys_of
 from payres.core.protocol.clock import MINUTE, is_due, lasts
 from payres.core.protocol.errors import WrongState
 from payres.core.store.work import Work
@@ -81,7 +82,7 @@ def remove_step(work: Work, kind: Kind, account: Account, step: SecondStep, name
     said = step.remove(work, kind, account, named)
     if not has_factor(work, kind, account.id):
         delete_factors(work, kind, account.id)
-    record(work, kind, account, step.off, **said)
+    record(work, kind, account, step.off, **said, left=_left(work, kind, account.id))
 
 
 def new_recovery_codes(work: Work, kind: Kind, account: Account) -> Sequence[str]:
@@ -102,15 +103,15 @@ def ask_removal(work: Work, kind: Kind, account: Account, why: str | None = None
     if due_at is None:
         due_at = work.now + store.REMOVAL_DELAY
         store.insert_removal(work, kind, account.id, work.now, due_at)
-        record(work, kind, account, "remove_factors", due_at=due_at, why=why)
+        record(work, kind, account, "remove_factors", due_at=due_at, why=why, left=_left(work, kind, account.id))
 
 
-def cancel_removal(work: Work, kind: Kind, account: Account) -> None:
-    """Keeps the second factors. Raises WrongState if nobody wants to remove them."""
+def cancel_removal(work: Work, kind: Kind, account: Account, **how: str) -> None:
+    """Keeps the second factors; `how`, if not in a session. Raises WrongState if nobody wants to remove them."""
     if store.removal_due_at(work, kind, account.id, work.now) is None:
         raise WrongState(f"Nobody wants to remove the second factors of {account.name}")
     delete_of(work, kind, account.id, "factor_removal")
-    record(work, kind, account, "keep_factors")
+    record(work, kind, account, "keep_factors", left=_left(work, kind, account.id), **how)
 
 
 def remove_if_due(work: Work, kind: Kind, account: Account) -> None:
@@ -126,8 +127,14 @@ def remove_if_due(work: Work, kind: Kind, account: Account) -> None:
 def remove_factors(work: Work, kind: Kind, account: Account) -> None:
     """Removes all second factors at once."""
     if has_factor(work, kind, account.id):
-        record(work, kind, account, "factors_removed")
+        record(work, kind, account, "factors_removed", left=_left(work, kind, account.id))
     delete_factors(work, kind, account.id)
+
+
+def _left(work: Work, kind: Kind, account_id: int) -> dict[str, Any]:
+    """What notices say of the second factors that an account has."""
+    held = factors_of(work, kind, account_id).held
+    return {"codes": CODES.name in held, "passkeys": [one.name for one in passkeys_of(work, kind, account_id)]}
 
 
 def delete_factors(work: Work, kind: Kind, account_id: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from starlette.requests import Request
 
-from payres.accounts.notices import notify
+from payres.accounts.notices import NoticeKind, notify
 from payres.accounts.store.kinds import Account, Kind, delete_of
 from payres.accounts.store.owners import OF_OWNERS
 from payres.core.protocol.errors import SignInFailed
@@ -64,7 +64,7 @@ class SecondStep(ABC):
     choice: str
     field: str
     template: str
-    off: str
+    off: NoticeKind
     kept: Sequence[str]
     script = ""
     heading = ""
@@ -113,7 +113,7 @@ class TypedStep(SecondStep):
         return take
 
 
-def record(work: Work, kind: Kind, account: Account, what: str, **data: Any) -> None:
+def record(work: Work, kind: Kind, account: Account, what: NoticeKind, **data: Any) -> None:
     """Notes in the audit log what happened to the second factors of an account, and tells an owner, with the data."""
     audit.record(work, audit_action(kind, what), account.name, why=data.get("why"))
     if kind is OF_OWNERS:

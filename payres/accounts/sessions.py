@@ -17,10 +17,11 @@ from payres.accounts.store import browsers, mail, sessions
 from payres.accounts.store import second_factors as factor_store
 from payres.accounts.store.browsers import TRUSTED_LIFETIME
 from payres.accounts.store.kinds import Account, Kind
-from payres.accounts.store.owners import OF_OWNERS, account_at
+from payres.accounts.store.owners import OF_OWNERS, account_at, closed_until
+from payres.accounts.store.passkeys import passkeys_of
 from payres.accounts.store.sessions import SessionRecord
 from payres.accounts.store.sign_ins import NOWHERE, Seen, insert_sign_in
-from payres.core.protocol.errors import InsufficientAccess
+from payres.core.protocol.errors import InsufficientAccess, SignInFailed
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store.work import Work
 
@@ -66,6 +67,7 @@ def begin(work: Work, kind: Kind, verified: Account, browser: Browser, seen: See
     """Signs in who has given the password of `verified`, or waits for the second factor: an account that has one asks
     for it in browsers that it does not trust. Raises SignInFailed as open_session does."""
     _check_unchanged(work, kind, verified)
+    _check_let_in(work, kind, verified, browser)
     second_factors.remove_if_due(work, kind, verified)
     if _trusted_until(work, kind, verified.id, browser) or not second_factors.has_factor(work, kind, verified.id):
         return open_session(work, kind, verified, browser, "password", seen=seen)
@@ -97,13 +99,13 @@ def open_session(
     for a second factor there again unless the owner `trusts` it. The session replaces the browser's old one, which
     ends, and its half sign-in. All secrets are new, to prevent session fixation.
 
-    Raises SignInFailed if the password was changed, or the account removed, while it was being checked.
+    Raises SignInFailed if the password was changed, or the account removed, while it was being checked; and in a new
+    browser while the owner keeps these out.
     """
     _check_unchanged(work, kind, verified)
+    if way is not None:
+        _check_let_in(work, kind, verified, browser)
     is_new = way is not None and known_browser(work, kind, verified.id, browser) is None
-    # Who has changed the password in this unit is told of that alone.
-    if is_new and kind is OF_OWNERS and verified.unlocked_at != work.now:
-        notify(work, verified.id, "new_browser", browser=seen.browser or "")
     if browser.session is not None:
         close_session(work, kind, browser.session)
     known = ""
@@ -120,6 +122,11 @@ def open_session(
     sessions.insert_session(work, kind, id_hash, verified.id, work.now, wallet_id, verified_at, seen)
     if way is not None:
         noted(work, kind, verified.id, way, seen)
+    # Who has changed the password in this unit is told of that alone.
+    if is_new and kind is OF_OWNERS and verified.unlocked_at != work.now:
+        own = {"session": id_hash.hex(), "known": hash_secret(known).hex() if known else None, **seen._asdict()}
+        used = [one.name for one in passkeys_of(work, kind, verified.id) if one.last_used_at == work.now]
+        notify(work, verified.id, "new_browser", way=way, name=used[0] if used else None, **own)
     if browser.half is not None:
         factor_store.delete_half_sign_in(work, kind, hash_secret(browser.half), verified.id)
         mail.withdraw(work, _alarm_of(browser.half, kind, verified.id))
@@ -137,7 +144,10 @@ def start_over(
     sessions.end_access(work, kind, account.id)
     changed = account_at(work, kind, account.id, account.wallet_id) or account
     verified_at = found.verified_at if found else None
-    return open_session(work, kind, changed, browser, verified_at=verified_at, trusts=is_trusted, seen=seen)
+    opened = open_session(work, kind, changed, browser, verified_at=verified_at, trusts=is_trusted, seen=seen)
+    if kind is OF_OWNERS and browser.session is not None:
+        mail.follow_session(work, account.id, hash_secret(browser.session), hash_secret(opened.session))
+    return opened
 
 
 def noted(work: Work, kind: Kind, account_id: int, way: str, seen: Seen) -> None:
@@ -149,6 +159,12 @@ def _check_unchanged(work: Work, kind: Kind, verified: Account) -> None:
     account = kind.accounts.get(work, verified.id)
     if account is None or account.password_hash != verified.password_hash:
         raise wrong_password(kind.noun)
+
+
+def _check_let_in(work: Work, kind: Kind, account: Account, browser: Browser) -> None:
+    is_known = kind is not OF_OWNERS or known_browser(work, kind, account.id, browser) is not None
+    if not is_known and closed_until(work, account.id, work.now):
+        raise SignInFailed("The owner keeps new browsers out, by a link in a mail", reason="kept_out")
 
 
 def _alarm_of(half: str, kind: Kind, account_id: int) -> str:
@@ -168,7 +184,7 @@ def wait_for_step(work: Work, kind: Kind, account: Account, browser: Browser, se
     factor_store.insert_half_sign_in(work, kind, hash_secret(secret), account.id, account.wallet_id, work.now)
     if kind is OF_OWNERS:  # who has only the password gets no further: the owner should know
         key, send_at = f"{_alarm_of(secret, kind, account.id)}:mail", work.now + factor_store.HALF_LIFETIME
-        notify(work, account.id, "half_sign_in", key=key, send_at=send_at)
+        notify(work, account.id, "half_sign_in", key=key, send_at=send_at, **seen._asdict())
     return HalfSignIn(secret, account, second_factors.factors_of(work, kind, account.id))
 
 

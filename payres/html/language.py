@@ -199,10 +199,19 @@ def is_sentence(text: str) -> bool:
     return text in sentences()[TRANSLATED[0]]
 
 
+def table(name: str) -> Sequence[str]:
+    """The English sentences of a table of the catalogue, in order: what has no other place, such as a mail's."""
+    return list(_tables()[name])
+
+
+@lru_cache(maxsize=1)
+def _tables() -> Mapping[str, Mapping[str, Sequence[str]]]:
+    path = Path(__file__).parent / "templates" / "sentences.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
 @lru_cache(maxsize=1)
 def sentences() -> Mapping[LanguageCode, Mapping[str, str]]:
     """The translations by language and English sentence."""
-    path = Path(__file__).parent / "templates" / "sentences.toml"
-    tables = tomllib.loads(path.read_text(encoding="utf-8")).values()
-    rows = [(english, others) for table in tables for english, others in table.items()]
+    rows = [(english, others) for table in _tables().values() for english, others in table.items()]
     return {code: {english: others[n] for english, others in rows} for n, code in enumerate(TRANSLATED)}

@@ -19,6 +19,7 @@ from payres.html.language import Language, is_sentence, marked
 # By reason or code.
 SENTENCES: Final[Mapping[str, str]] = {
     "wrong_password": marked("This is not the password of this wallet. Try again."),
+    "kept_out": marked("New browsers are kept out for a day. Sign in in a browser that you use."),
     "signed_out": marked("You are signed out by now, so nothing was done. Sign in again."),
     "csrf": marked(
         "This form belongs to an earlier visit, or your browser takes no cookies. Nothing was done; try again."

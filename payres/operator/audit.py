@@ -31,6 +31,7 @@ DONE: Final = (
     | {"passkey_removed": "removed a passkey of the", "rename_passkey": "renamed a passkey of the"}
     | {"passkey_suspect": "may have a copy of a passkey of the", "factors_removed": "removed the second step of the"}
     | {"remove_factors": "asked to remove the second step of the", "keep_factors": "kept the second step of the"}
+    | {"not_me": "followed the link in a mail about the"}
     | {"ask_above": "set what asks again for the", "change_notices": "changed the notices of the"}
     | {"role": "set the role of the", "base_url": "set the base URL of the", "superseded": "superseded the"}
 )

@@ -298,7 +298,7 @@ def decide(work: Work, id: str, approve: bool, reason: DecisionReason | None = N
     redirect = consent.decide(work, Pending(record, interaction), approve, "operator", reason)
     audit.record(work, "grant.approve" if approve else "grant.deny", record.id, reason=reason)
     if approve:
-        notify_of_app(work, "grant_by_operator", record)
+        notify_of_app(work, "grant_by_operator", record, reason)
     return GrantDecision(grant=grant(work, require_grant(work, id)), redirect=redirect)
 
 

@@ -36,6 +36,7 @@ from payres.core.protocol.errors import (
     require,
 )
 from payres.core.protocol.urls import canonical, canonical_url
+from payres.core.protocol.visible import visible_url
 from payres.core.protocol.wire import List, Resource, Text, require_amount
 from payres.core.store import audit, representations
 from payres.core.store.connections import is_served
@@ -53,6 +54,7 @@ from payres.operator.refund_limits import ACTION, check_limit, said_at_field
 from payres.operator.store.audit import last_details
 from payres.people.refunds import emit_refund
 from payres.people.store import refunds as store
+from payres.people.store.activity import payer_wallets
 from payres.people.store.refunds import REFUNDS, RefundRecord, RefundState
 
 # Refunds that one unit of work makes, with several rows each. More take several units, each committed on its own.
@@ -277,15 +279,24 @@ def make(work: Work, found: RefundPlan, first: int = 0, offer: Offer | None = No
         to = {} if wanted.to is None else {"to": canonical(wanted.to)}
         audit.record(work, ACTION, found.payment.id, amount=shown, reference=wanted.reference, **to)
         notify(
-            *(work, receiver.owner_id, "sent_back"),
+            *(work, receiver.owner_id, "refund_out"),
             wallet=receiver.path,
+            payer=_payer_of(work, found),
             amount=found.amount,
+            whole=found.payment.received,
+            day=found.payment.completed_at or found.payment.created_at,
             asset_code=receiver.asset_code,
             asset_scale=receiver.asset_scale,
         )
     if wanted.to is not None:
         return [_send_to(work, found, wanted.to, wanted.reference, offer).id]
     return [_send_back(work, found, *part).id for part in found.parts[first : first + PARTS_AT_ONCE]]
+
+
+def _payer_of(work: Work, found: RefundPlan) -> str:
+    """Who is told to have paid: the first one here, or else the host that it goes to."""
+    here = payer_wallets(work, found.payment.id)
+    return WALLETS.by_id(work, here[0]).name if here else visible_url(found.wanted.to or "").host
 
 
 def _continued(work: Work, found: RefundPlan, made: Sequence[RefundRecord], asked: int | None) -> RefundPlan:

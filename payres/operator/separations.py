@@ -101,7 +101,7 @@ def separate(work: Work, wallet: WalletName, why: Why, keep: Keep = False, end: 
     others = owner_of(work, wallets_of(work, found.owner_id)[0].id)
     audit.record(work, "wallet.separate", found.path, why=why, ownerOf=others.name)
     for told in (own, others.id):
-        notify(work, told, "wallet_separated", wallet=found.path, why=why)
+        notify(work, told, "wallet_separated", wallet=found.path, other=others.name, why=why)
     return password_link(work, require_wallet(work, found.path))
 
 

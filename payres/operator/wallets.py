@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from payres.accounts.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.accounts.links import make_link
+from payres.accounts.notices import notify
 from payres.accounts.owners import store_password
 from payres.accounts.passwords import PasswordGate, check_password, hash_password
 from payres.accounts.second_factors import ask_removal, cancel_removal
@@ -18,6 +19,7 @@ from payres.accounts.visits import TAKES_AWAY
 from payres.core.payments import ledger
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.errors import InvalidRequest, WrongState
+from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.urls import RESET_PATH, new_wallet_path
 from payres.core.protocol.wire import Resource, Scale
 from payres.core.store import audit, wallets
@@ -375,7 +377,9 @@ def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
     """
     found = require_wallet(work, wallet)
     audit.record(work, "wallet.reset_link", found.path)
-    return password_link(work, found)
+    made = password_link(work, found)
+    notify(work, found.owner_id, "password_link", link=hash_secret(made.url.rpartition("/")[2]).hex())
+    return made
 
 
 def password_link(work: Work, found: WalletRecord) -> PasswordLink:

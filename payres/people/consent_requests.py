@@ -17,6 +17,7 @@ from payres.core.protocol.amounts import Asset, parse_value
 from payres.core.protocol.clock import DAY
 from payres.core.protocol.errors import InvalidAmount, WrongState
 from payres.core.protocol.gnap import Limits, OutgoingPaymentAccess
+from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.wire import Amount, encode
 from payres.core.store import audit, wallets
 from payres.core.store.clients import CLIENTS, ClientRecord
@@ -135,7 +136,7 @@ def decide_as_owner(
     digests = {shown_digest(one) for one in (request, msgspec.structs.replace(request, bill=None))}
     if not any(hmac.compare_digest(one.encode(), shown.encode()) for one in digests):
         raise WrongState(OTHER_REQUEST)
-    work.actor = request.owner.actor
+    work.actor, work.in_session = request.owner.actor, hash_secret(request.session)
     audit.record(work, "grant.approve" if approve else "grant.deny", request.grant.id)
     if approve and limit is not None:
         GRANTS.update(work, request.grant.id, access=lowered(request.grant.access, limit, request.wallet.asset))

@@ -47,7 +47,7 @@ def store_key(work: Work, wallet: WalletRecord, jwk: JWK, name: str | None) -> K
         columns = {"kid": jwk.kid, "x": jwk.x, "name": name, "created_at": work.now}
         key_id = KEYS.create(work, wallet_address_id=wallet.id, **columns)
         audit.record(work, "key.add", wallet.path, kid=jwk.kid, name=name)
-        notify(work, wallet.owner_id, "key_added", wallet=wallet.path, name=name or jwk.kid)
+        notify(work, wallet.owner_id, "key_added", wallet=wallet.path, name=name or jwk.kid, key_id=key_id)
         return KEYS.by_id(work, key_id)
     if found.x != jwk.x:
         raise WrongState(

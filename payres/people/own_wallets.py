@@ -220,8 +220,11 @@ def join(
         store_join(work, one.id, owner.id, seen, work.now, is_done)
         audit.record(work, "wallet.connect" if is_done else "wallet.ask_connect", one.path, ownerOf=owner.name)
         for told in (owner.id, other.id):
-            kind, due_at = "wallet_connected" if is_done else "wallet_asked_for", work.now + JOIN_DELAY
-            notify(work, told, kind, wallet=one.path, by=owner.name, due_at=due_at)
+            about = {"wallet": one.path, "joins": owner.name, **seen._asdict()}
+            if is_done:
+                notify(work, told, "wallet_connected", **about)
+            else:
+                notify(work, told, "wallet_asked_for", due_at=work.now + JOIN_DELAY, **about)
     if is_done:
         end_access(work, OF_OWNERS, other.id)
         second_factors.delete_factors(work, OF_OWNERS, other.id)

@@ -31,6 +31,7 @@ from payres.people import (
     consent,
     key_pages,
     money_requests,
+    not_me,
     notice_pages,
     own_wallets,
     payments,
@@ -42,7 +43,7 @@ from payres.people import (
 )
 from payres.people import webhook_pages as webhooks
 from payres.people.activity import Reader, Wanted
-from payres.people.notice_texts import STOP_PATH
+from payres.people.notice_texts import NOT_ME_PATH, STOP_PATH
 from payres.people.services import people_of
 from payres.people.sessions import HOME, NOTICES, OWNER_SIGN_IN, SECURITY, SETTINGS_TAB, OwnerVisit
 
@@ -198,6 +199,7 @@ def page_routes() -> Sequence[Route]:
     answers |= {"/interact/{id}/{nonce:secret}": consent.answer}
     answers |= {f"{RESET_PATH}{{secret:secret}}": OWNER_SIGN_IN.follow_link}
     answers |= {f"{STOP_PATH}{{secret:secret}}": notice_pages.answer_stop}
+    answers |= {f"{NOT_ME_PATH}{{secret:secret}}": not_me.answer}
     found = {path: partial(serve_page, answer=partial(_unless_too_many, answer=one)) for path, one in answers.items()}
     return [
         Route(path, {"GET": handler, "POST": handler}, is_json=False, takes_all=True) for path, handler in found.items()

@@ -203,6 +203,7 @@ class OwnerSignIn(SignIn[OwnerVisit]):
         owner, wallet, is_renewal_due = found
 
         def authentic(work: Work) -> str:
+            work.in_session = hash_secret(session)
             return account_of_session(work, OF_OWNERS, session).actor
 
         visit = OwnerVisit(request, authentic, session, owner, wallet, wallet, language_of(request))

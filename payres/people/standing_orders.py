@@ -7,7 +7,7 @@ only the latest window is paid, if it is not late.
 
 import logging
 from calendar import monthrange
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple
@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 from msgspec.structs import asdict, replace
 
-from payres.accounts.notices import notify
+from payres.accounts.notices import NoticeKind, notify
 from payres.core.grants.spending_limits import Interval, parse_interval
 from payres.core.protocol.amounts import Asset, Terms, describe_amount, format_decimal
 from payres.core.protocol.clock import CORRECTION, DAY, HOUR, SECOND
@@ -35,6 +35,12 @@ from payres.people.store import standing_orders as store
 from payres.people.store.standing_orders import ORDERS, RUNS, OrderRecord, OrderState, RunRecord, RunState
 
 PAUSES: Final = (HOUR, 6 * HOUR, DAY)  # before a run is tried again; the last one repeats
+TOLD: Final[Mapping[str, NoticeKind]] = {
+    "waiting": "order_waiting",
+    "failed": "order_failed",
+    "paused": "order_paused",
+    "missed": "order_missed",
+}
 AT_ONCE: Final = 64  # windows or orders, in one unit
 ALLOWANCE: Final = 10  # of the price, one part in so many that an order may take more if fees and rates change
 OVER: Final = marked("This standing order is over. Set up a new one")
@@ -178,7 +184,7 @@ def set_up(work: Work, wallet: WalletRecord, quote_id: str) -> str:
     asset = wallet.asset if draft.fixed == "send" else terms.asset
     data: dict[str, Any] = {"amount": order.value, "asset_code": asset.code, "asset_scale": asset.scale}
     host = visible_url(order.payee).host
-    data |= {"payee": order.payee_name or host, "host": host, "first_at": order.next_at}
+    data |= {"payee": order.payee_name or host, "host": host, "first": order.next_at, "order": order.id}
     notify(work, wallet.owner_id, "standing_order", wallet=wallet.path, **data)
     leaves, replaced = describe_amount(order.most, wallet.asset), {"replaces": draft.plan.replaces or None}
     audit.record(work, "order.create", order.id, amount=leaves, to=order.payee, interval=order.interval, **replaced)
@@ -325,9 +331,10 @@ def put_off(work: Work, run: RunRecord, failure: str) -> None:
         _settle(work, _tried(run), "failed", failure)
     else:
         again = min(work.now + PAUSES[min(run.attempts, len(PAUSES) - 1)], until)
-        store.change_run(work, replace(_tried(run), problem=failure, retry_at=again))
+        tried = replace(_tried(run), problem=failure, retry_at=again)
+        store.change_run(work, tried)
         if not run.attempts:
-            _tell(work, order, "waiting")
+            _tell(work, order, tried)
 
 
 def _fail(work: Work, run: RunRecord, failure: str) -> None:
@@ -395,17 +402,20 @@ def _settle(
     ended = replace(run, state=state, outgoing_payment_id=payment_id, problem=problem, retry_at=None)
     store.change_run(work, ended)
     if state != "paid" and problem != "stopped":
-        _tell(work, ORDERS.by_id(work, run.order_id), state)
+        _tell(work, ORDERS.by_id(work, run.order_id), ended)
     _end_after_last(work, run.order_id)
 
 
-def _tell(work: Work, order: OrderRecord, state: RunState) -> None:
+def _tell(work: Work, order: OrderRecord, run: RunRecord) -> None:
     """Tells the owner by mail, once a day: after a long pause, many windows are missed together."""
     wallet = WALLETS.by_id(work, order.wallet_address_id)
     asset = wallet.asset if order.fixed == "send" else order.receive_asset
-    kind = f"order_{'paused' if order.state == 'paused' else state}"
-    host = visible_url(order.payee).host
+    kind = TOLD["paused" if order.state == "paused" else run.state]
+    host, schedule = visible_url(order.payee).host, schedule_of(order)
+    following = schedule.at(max(order.next_window, schedule.latest(work.now) + 1)) if order.state == "active" else None
     data: dict[str, Any] = {"amount": order.value, "asset_code": asset.code, "asset_scale": asset.scale}
+    data |= {"problem": run.problem, "day": run.window_at, "again": run.retry_at, "next": following}
+    data |= {"until": run.window_at + store.LATE}
     key = f"{kind}:{order.id}:{work.now // DAY}"
     notify(work, wallet.owner_id, kind, key=key, wallet=wallet.path, payee=order.payee_name or host, host=host, **data)
 

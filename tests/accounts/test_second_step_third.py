@@ -29,7 +29,7 @@ class PrintedKey(TypedStep):
     ways: Mapping[str, str] = {"printed key": "Printed key", "wrong key": "Wrong key"}
     choice = field = "key"
     template = "printed_key.html"
-    off = "printed_key_removed"
+    off = "passkey_removed"
     kept = ()
     heading = "Type the printed key"
 

@@ -4,16 +4,22 @@ import tomllib
 from collections.abc import Iterator
 from datetime import timedelta, timezone
 from string import Formatter
+from typing import get_args
 
 import pytest
 from jinja2 import nodes
 
+from payres.accounts.notices import NoticeKind
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND, parse_time
 from payres.html.html import _environment
 from payres.html.language import LANGUAGE_CODES, TRANSLATED, Language, preferred, sentences
+from payres.people.not_me import REMEDIES
 from tests.helpers import ROOT
 
+# Mails, whose texts are whole tables.
+MAILS = [kind for one in get_args(NoticeKind) for kind in (get_args(one) or (one,))]
+MAILS += ["money", "money_several", "refund_in", "failed", "failed_part", "failed_bill", "failed_several"]
 SAID = {"say": (0,), "count": (1, 2), "marked": (0,)}  # which arguments are sentences
 TEMPLATES = sorted((ROOT / "payres").glob("*/templates"))
 USD = Asset("USD", 2)
@@ -49,8 +55,12 @@ def fields(sentence: str) -> set[str]:
 def test_every_sentence_is_in_the_catalogue_in_each_language_and_none_besides() -> None:
     catalogue = tomllib.loads((ROOT / "payres/html/templates/sentences.toml").read_text(encoding="utf-8"))
     rows = [(english, others) for table in catalogue.values() for english, others in table.items()]
-    assert len({english for english, _ in rows}) == len(rows), "one sentence stands in two tables"
-    said = [*said_in_modules(), *said_in_templates()]
+    wholes = {name: table for name, table in catalogue.items() if name.startswith(("mail_", "not_me_"))}
+    others = [english for name, table in catalogue.items() if name not in wholes for english in table]
+    assert len(set(others)) == len(others), "one sentence stands in two tables"
+    assert all(dict(rows)[english] == others for english, others in rows), "one sentence has two translations"
+    assert {*wholes} == {*(f"mail_{kind}" for kind in MAILS), *(f"not_me_{name}" for name, _ in REMEDIES.values())}
+    said = [*said_in_modules(), *said_in_templates(), *((one, "") for table in wholes.values() for one in table)]
     assert sorted({(one, where) for one, where in said if one not in dict(rows)}) == []
     assert sorted({one for one, _ in rows} - {one for one, _ in said}) == []
     for english, others in rows:

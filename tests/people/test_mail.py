@@ -27,7 +27,7 @@ from payres.interledger.clearing import end_sending
 from payres.operator import assets, grants, refunds, wallets
 from payres.operator.upkeep import doctor
 from payres.people.mail import tell_of_events
-from payres.people.notice_texts import Notice, envelope
+from payres.people.notice_texts import LINES, Notice, envelope
 from tests.accounts.test_factor_pages import hidden, send_code, with_codes
 from tests.helpers import TIMEOUT, Json, receiver_of, usd, wait_until
 from tests.instance import Instance, run_instance
@@ -68,7 +68,7 @@ def mails(instance: Instance) -> list[MailRecord]:
     return [*instance.read(lambda tx: MAILS.list(tx, "ORDER BY id"))]
 
 
-def notify(instance: Instance, owner_id: int, kind: str = "password", **data: Any) -> None:
+def notify(instance: Instance, owner_id: int, kind: Any = "password", **data: Any) -> None:
     instance.write(lambda work: notices.notify(work, owner_id, kind, **data))
 
 
@@ -103,8 +103,9 @@ def test_money_is_told_at_once_and_then_once_an_hour(payres: Instance, post: Mai
     assert len(post.to(to)) == 1
     payres.clock.advance(3601)
     second = post.wait_for(to, 2)[1]
-    assert second["Subject"] == "3 payments have arrived"
-    assert text_of(second).startswith("USD 1.00 from Bob\nUSD 2.00 from Bob\nUSD 3.00 from Bob\n\nWallet: alice\n")
+    assert second["Subject"] == "3 payments have arrived: USD 6.00"
+    lines = "USD 1.00 from Bob\nUSD 2.00 from Bob\nUSD 3.00 from Bob\nUSD 6.00 in all are in alice since "
+    assert text_of(second).startswith(lines)
     assert first["Message-ID"] != second["Message-ID"]
 
 
@@ -123,9 +124,9 @@ def test_thousand_payments_are_at_most_two_mails_an_hour_and_their_sum_is_told(
     *_, last = post.wait_for(to, 2)
     wait_until(lambda: not payres.read(lambda tx: mail.waiting(tx, 1 << 62))[0])
     assert len(post.to(to)) == 2
-    assert last["Subject"] == "Many payments have arrived"
-    assert text_of(last).count("USD 0.10, paid in by") == 20
-    assert "These are the last ones; there were more." in text_of(last)
+    assert last["Subject"] == "Many payments have arrived: USD 100.00"
+    assert text_of(last).count("USD 0.10 paid in by Harbour\n") == LINES
+    assert "and many more: USD 100.00 in all are in busy since " in text_of(last)
 
 
 def test_clock_that_was_ahead_delays_no_notice_by_more_than_the_usual_hour(payres: Instance, post: MailServer) -> None:
@@ -145,7 +146,10 @@ def test_clock_that_was_ahead_delays_no_notice_by_more_than_the_usual_hour(payre
     wait_until(lambda: seen_all(payres))
     payres.clock.advance(3601)
     told = [one["Subject"] for one in post.wait_for(to, 3)]
-    assert told == [*(f"Money arrived: USD {amount}.00 from Bob" for amount in (5, 6)), "2 payments have arrived"]
+    assert told == [
+        *(f"Money arrived: USD {amount}.00 from Bob" for amount in (5, 6)),
+        "2 payments have arrived: USD 15.00",
+    ]
 
 
 def test_money_of_which_no_event_was_read_yet_is_told_with_the_rest(payres: Instance, post: MailServer) -> None:
@@ -160,7 +164,8 @@ def test_money_of_which_no_event_was_read_yet_is_told_with_the_rest(payres: Inst
     early = waiting.data | {"items": waiting.data["items"][:1]}
     payres.write(lambda work: mail.change_mail(work, waiting.id, data=early))
     payres.clock.advance(3601)
-    assert text_of(post.wait_for(to, 2)[1]).startswith("USD 1.00 from Bob\nUSD 2.00 from Bob\n\nWallet: alice\n")
+    lines = "USD 1.00 from Bob\nUSD 2.00 from Bob\nUSD 3.00 in all are in alice since "
+    assert text_of(post.wait_for(to, 2)[1]).startswith(lines)
 
 
 def test_hourly_waits_for_the_hour_and_never_is_never(payres: Instance, post: MailServer) -> None:
@@ -174,7 +179,7 @@ def test_hourly_waits_for_the_hour_and_never_is_never(payres: Instance, post: Ma
     assert not post.received
     payres.clock.advance(3601)
     [hourly] = post.wait_for("hourly@mail.example")
-    assert hourly["Subject"] == "Money arrived: USD 7.00, paid in by Harbour"
+    assert hourly["Subject"] == "Money arrived: USD 7.00 paid in by Harbour"
     assert not post.to("never@mail.example")
 
 
@@ -202,14 +207,15 @@ def test_what_waits_is_not_sent_where_it_is_not_wanted_any_more(
         wait_until(lambda: seen_all(payres))
     payres.clock.advance(3601)
     wait_until(lambda: not payres.read(lambda tx: mail.waiting(tx, 1 << 62))[0])
-    assert [one["Subject"] for one in post.to(to)] == ["Notices go elsewhere now"] * (change == "forget")
-    told = ["Money arrived: USD 8.00, paid in by Harbour"] if change == "confirm" else []
+    assert [one["Subject"] for one in post.to(to)] == ["Notices have ended"] * (change == "forget")
+    told = ["Money arrived: USD 8.00 paid in by Harbour"] if change == "confirm" else []
     assert [one["Subject"] for one in post.to("new@mail.example")] == told
 
 
 def test_standing_order_that_is_not_paid_is_told_as_a_payment_that_failed(payres: Instance, post: MailServer) -> None:
     to = "orders@mail.example"
     data: Json = {"payee": "Bob", "host": "bob.example", "amount": 100, "asset_code": "USD", "asset_scale": 2}
+    data |= {"problem": "late", "day": payres.clock.now(), "again": None, "wallet": "orders"}
     payres.create_wallet("orders")
     owner_id = with_address(payres, "orders", to)
     notify(payres, owner_id, "order_failed", **data)
@@ -218,26 +224,26 @@ def test_standing_order_that_is_not_paid_is_told_as_a_payment_that_failed(payres
     notify(payres, owner_id, "order_failed", **data)
     notify(payres, owner_id)
     assert [one["Subject"] for one in post.wait_for(to, 2)] == [
-        *("A standing order was not paid", "Your password was changed")
+        *("Not paid: USD 1.00 to Bob", "Your password was changed")
     ]
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("Bob", "“Bob” was allowed"),
-        ("J. R. Smith", "“J. R. Smith” was allowed"),
-        ("Harbour: locked, see http://evil.example", "“shop.example” was allowed"),
-        ("Your bank evil.example", "“shop.example” was allowed"),
-        ("write to a@b", "“shop.example” was allowed"),
-        ("Bob " * 40, f"“{'Bob ' * 11}Bob…” was allowed"),
-        ("B" * 200, f"“{'B' * 47}…” was allowed"),
+        ("Bob", "Harbour allowed “Bob” for you"),
+        ("J. R. Smith", "Harbour allowed “J. R. Smith” for you"),
+        ("Harbour: locked, see http://evil.example", "Harbour allowed “shop.example” for you"),
+        ("Your bank evil.example", "Harbour allowed “shop.example” for you"),
+        ("write to a@b", "Harbour allowed “shop.example” for you"),
+        ("Bob " * 40, f"Harbour allowed “{'Bob ' * 11}Bob…” for you"),
+        ("B" * 200, f"Harbour allowed “{'B' * 47}…” for you"),
     ],
 )
 def test_name_that_others_chose_is_short_and_no_link(payres: Instance, post: MailServer, name: str, said: str) -> None:
     payres.create_wallet(path := f"named-{next(NUMBERS)}")
     owner_id = with_address(payres, path, f"{path}@mail.example")
-    notify(payres, owner_id, "app", app=name, host="shop.example")
+    notify(payres, owner_id, "grant_by_operator", app=name, host="shop.example")
     assert post.wait_for(f"{path}@mail.example")[0]["Subject"] == said
 
 
@@ -323,7 +329,7 @@ def test_mail_that_cannot_be_written_stops_no_other_and_is_set_aside(payres: Ins
         wait_until(lambda number=number: [one.faults for one in faults(payres)] == [number])  # type: ignore[misc]
         payres.clock.advance(pause / SECOND)
     [one] = faults(payres)
-    assert (one.again_at, one.error) == (None, "KeyError: 'kind that nobody has written'")
+    assert (one.again_at, one.error) == (None, "KeyError: 'mail_kind that nobody has written'")
     notify(payres, lost)
     post.wait_for("bob@mail.example")
 
@@ -361,9 +367,9 @@ def test_what_comes_while_a_mail_is_sent_is_told_in_the_next_one(
     payres.write(partial(wallets.deposit, wallet="alice", amount="1.00"))
     wait_until(lambda: mails(payres) != [] and has_tried(payres, 1))
     payres.clock.advance(61)
-    assert post.wait_for(to)[0]["Subject"] == "Money arrived: USD 1.00, paid in by Harbour", "as when it was tried"
+    assert post.wait_for(to)[0]["Subject"] == "Money arrived: USD 1.00 paid in by Harbour", "as when it was tried"
     payres.clock.advance(3601)
-    assert post.wait_for(to, 2)[1]["Subject"] == "Money arrived: USD 2.00, paid in by Harbour"
+    assert post.wait_for(to, 2)[1]["Subject"] == "Money arrived: USD 2.00 paid in by Harbour"
 
 
 def test_mail_that_may_have_been_taken_stays_as_it_is(
@@ -381,7 +387,7 @@ def test_mail_that_may_have_been_taken_stays_as_it_is(
     wait_until(lambda: seen_all(payres))
     payres.clock.advance(3661)
     told = [str(one["Subject"]) for one in post.wait_for(to, 2)]
-    assert told == [f"Money arrived: USD {amount}.00, paid in by Harbour" for amount in (1, 2)]
+    assert told == [f"Money arrived: USD {amount}.00 paid in by Harbour" for amount in (1, 2)]
 
 
 async def _answer(answer: MailAnswer) -> MailAnswer:
@@ -491,7 +497,8 @@ def test_killed_between_sending_and_commit_repeats_it_once_with_the_same_id(tmp_
     with run_again(tmp_path, post.settings) as again:
         again.clock.advance(FAULT_PAUSES[0] / SECOND)
         first, second = post.wait_for(to, 2)
-        assert (first["Message-ID"], text_of(first)) == (second["Message-ID"], text_of(second))
+        said = [re.sub(r"https?:\S+", "", text_of(one)) for one in (first, second)]  # the port is another
+        assert (first["Message-ID"], said[0]) == (second["Message-ID"], said[1])
         notify(again, with_address(again, "alice", "next@mail.example"))
         post.wait_for("next@mail.example")
         assert len(post.to(to)) == 2
@@ -624,7 +631,8 @@ def test_failed_payment_is_told(payres: Instance, post: MailServer) -> None:
     with_address(payres, "bob", "bob@mail.example", "es")
     payres.write(lambda work: end_sending(work, send_away(work, "bob", 1250), "Nothing has arrived for 30 seconds."))
     [one] = post.wait_for("bob@mail.example")
-    assert one["Subject"] == "No pagado: USD 12,50 a elsewhere.example: no se ha cobrado nada"
+    assert one["Subject"] == "No pagado: USD 12,50 a elsewhere.example"
+    assert "USD 12,50 a elsewhere.example no se han pagado: nadie respondió.\n" in text_of(one)
 
 
 def test_refund_is_told_to_both_owners(payres: Instance, post: MailServer) -> None:
@@ -639,10 +647,15 @@ def test_refund_is_told_to_both_owners(payres: Instance, post: MailServer) -> No
         refunds.make(work, refunds.plan(work, refunds.WantedRefund(payment.id, reference, amount)))
 
     payres.write(partial(refund, amount="2.00", reference="first"))
-    assert post.wait_for(payer, 1)[0]["Subject"] == "Money arrived: USD 2.00 back from Bob"
+    came = post.wait_for(payer, 1)[0]
+    assert came["Subject"] == "USD 2.00 came back from Bob"
+    assert re.match(r"Bob got USD 5\.00 from alice on \d+ \w+ \d+\. USD 2\.00 of it is back\.\n", text_of(came))
+    assert "\nHarbour sent it back.\nNo more mails about money:\n" in text_of(came)
     told = post.wait_for(receiver, 2)[1]
-    assert told["Subject"] == "USD 2.00 was sent back"
-    assert "sent USD 2.00 that had arrived in bob back" in " ".join(text_of(told).split())
+    assert told["Subject"] == "USD 2.00 was sent back to Alice"
+    said = " ".join(text_of(told).split())
+    assert re.match(r"Alice paid bob USD 5\.00 on \d+ \w+ \d+\. USD 2\.00 of it is sent back\. When: ", said)
+    assert " Harbour did it. Not right? Tell Harbour. -- " in said
     payres.write(partial(refund, amount="1.00", reference="first again"))
     payres.write(partial(refund, amount="0.50", reference="second again"))
     wait_until(lambda: seen_all(payres))
@@ -659,7 +672,9 @@ def test_app_that_the_owner_allowed_is_told(payres: Instance, post: MailServer) 
         fields = dict(re.findall(r'name="(csrf|shown)" value="([^"]+)"', browser.http.get(url).text))
         assert browser.http.post(url, data=fields | {"choice": "approve"}).status_code == 303
     [one] = post.wait_for("allows@mail.example", 1)
-    assert one["Subject"] == "“Example Shop” was allowed"
+    assert one["Subject"] == "“Example Shop” may spend any amount"
+    assert re.match(r"You allowed “Example Shop” \(\S+\) to pay from allows:\nany amount, to anyone it", text_of(one))
+    assert re.search(r"\nWhen: .*\)\nNot you, or not any more\? This link stops it:\n", text_of(one)), text_of(one)
 
 
 def test_app_that_an_operator_allowed_is_told(payres: Instance, post: MailServer) -> None:
@@ -670,7 +685,9 @@ def test_app_that_an_operator_allowed_is_told(payres: Instance, post: MailServer
     url = payres.client.request_grant(item).json()["interact"]["redirect"]
     payres.write(lambda work: grants.approve(work, grants.named_grant(work, url), "by telephone"))
     [one] = post.wait_for(to)
-    assert one["Subject"] == "Harbour allowed an app for you"
+    assert one["Subject"] == "Harbour allowed “Example Shop” for you"
+    assert "\nany amount, to anyone it chooses, until you stop it.\nWhen: " in text_of(one)
+    assert "\nHarbour wrote: “by telephone”\nNot wanted? This link stops it:\n" in text_of(one)
     payres.write(lambda work: mail.set_rates(work, owner_id, {"app": "off"}))
     notify(payres, owner_id, "app", app="Shop", host="shop.example")
     assert len(mails(payres)) == 1
@@ -713,7 +730,7 @@ def attempt(settings: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("text", ["a\nBcc: eve", "a\r\n\r\nbody"])
 def test_header_that_would_be_two_is_refused(payres: Instance, post: MailServer, text: str) -> None:
     owner_id = with_address(payres, "alice", "alice@mail.example")
-    notify(payres, owner_id, "app", app=text, host="shop.example")
+    notify(payres, owner_id, "grant_by_operator", app=text, host="shop.example")
     wait_until(lambda: mails(payres)[0].send_at is None)
     assert "it cannot be written" in str(mails(payres)[0].last_error)
     assert not post.received
@@ -724,12 +741,12 @@ def test_name_that_looks_encoded_is_shown_as_it_is(payres: Instance, post: MailS
     to = "encoded@mail.example"
     payres.create_wallet("encoded")
     payres.create_wallet("eve", name=name, deposit="1.00")
-    notify(payres, with_address(payres, "encoded", to), "app", app=name, host="shop.example")
+    notify(payres, with_address(payres, "encoded", to), "grant_by_operator", app=name, host="shop.example")
     pay(payres, "eve", receiver_of(payres, 100, "encoded"))
     for told in post.wait_for(to, 2):
         assert name.replace("=?", "= ?") in told["Subject"]
         assert told["Bcc"] is None
-        assert "Wallet: encoded" in text_of(told)
+        assert told["Subject"].isascii() or "Harbour" in told["Subject"]
 
 
 def test_address_of_one_owner_gets_nothing_of_another(payres: Instance, post: MailServer) -> None:

@@ -53,7 +53,7 @@ def mail_of(owner: OwnersBrowser) -> str:
 
 
 def code_in(text: str) -> str:
-    return str(re.findall(r"\b[0-9]{8}\b", text)[0])
+    return "".join(re.findall(r"\b([0-9]{4}) ([0-9]{4})\b", text)[0])
 
 
 def asked(owner: OwnersBrowser, post: MailServer, email: str) -> str:
@@ -98,7 +98,7 @@ def test_change_is_told_to_the_old_address_once_the_new_one_is_confirmed(
     assert post.wait_for(old, 2)[1]["Subject"] == "Notices go elsewhere now"
     assert f"{new} confirmed" in owner.words(PAGE)
     owner.send(PAGE, "forget")
-    assert post.wait_for(new, 2)[1]["Subject"] == "Notices go elsewhere now"
+    assert post.wait_for(new, 2)[1]["Subject"] == "Notices have ended"
     assert (found := address(owner)) is not None
     assert found.email is None
     assert "confirmed" not in owner.words(PAGE)

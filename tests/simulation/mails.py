@@ -30,8 +30,12 @@ SLACK: Final = 30  # seconds by which a clock may have been set back
 REST: Final = 5.0
 LOOKS, UNWELL = 200, 3  # for what waits, and of these while the mail server is still not well
 WAITING: Final = "SELECT (send_at - ?) / 1000000, attempts, kind FROM mail WHERE send_at NOTNULL"
-ARRIVED: Final = re.compile(r"^[A-Z]{3} ([\d,.]+)(?: from |, paid in by | back from )", re.MULTILINE)
-NOT_PAID: Final = re.compile(r"nothing\s+was\s+taken|only\s+a\s+part\s+has\s+arrived")
+# What subjects tell: how much has come in all, and how many payments have failed; standing orders have subjects alike.
+ARRIVED: Final = re.compile(
+    r"(?:Money arrived: |\w+ payments have arrived: |(?=\S+ \S+ came back from ))[A-Z]{3} ([\d,.]+)"
+)
+NOT_PAID: Final = re.compile(r"(?:(\d+) payments did not go through|Not paid: |Only a part arrived: )")
+ORDER: Final = "standing order"
 # What came since: by requests for money, from outside, and back of what was paid to others.
 MOVED: Final = (
     "SELECT coalesce(sum(t.amount), 0) FROM transfer t JOIN wallet_address w ON w.account_id = t.credit_account_id"
@@ -83,7 +87,7 @@ class Post(Resident):
         owner = await server.read(lambda work: require_wallet(work, wallet.path).owner_id)
         await server.write(lambda work: ask(work, owner, email, words))
         await until(lambda: bool(self.to(email)), 60, f"a code comes to {email}")
-        code = self.to(email)[0].subject[:8]
+        code = self.to(email)[0].subject[:9]
         if not await server.write(lambda work: confirm(work, owner, code, words)):
             raise Violation(f"{email} is not confirmed by {code}")
         [(since,)] = await server.rows("SELECT coalesce(max(id), 0) FROM transfer")
@@ -177,17 +181,22 @@ async def mailed(town: Town) -> None:
 
 
 async def _compare(town: Town, reader: Reader) -> None:
-    server, texts, refused = reader.wallet.server, dict[str, str](), set[str]()
+    server, texts, refused = reader.wallet.server, dict[str, Letter](), set[str]()
     for letter in town.post.to(reader.email):
         (refused.add if letter.is_refused else refused.discard)(letter.id)
-        before = texts.setdefault(letter.id, letter.text)
-        if ARRIVED.findall(before) != ARRIVED.findall(letter.text):
+        before = texts.setdefault(letter.id, letter)
+        if ARRIVED.findall(before.subject) != ARRIVED.findall(letter.subject):
             raise Violation(f"{letter.id} says another thing when it is sent again: {letter}, and was {before!r}")
     told, untold = Counter[str](), Counter[str]()  # what a mail server refused for good is told again, or not at all
-    for id, text in texts.items():
-        into = untold if id in refused else told
-        into["cents"] += sum(parse_decimal(one.replace(",", ""), reader.wallet.asset) for one in ARRIVED.findall(text))
-        into["failed"] += len(NOT_PAID.findall(text))
+    for id, letter in texts.items():
+        into, arrived, failed = (
+            untold if id in refused else told,
+            *(one.match(letter.subject) for one in (ARRIVED, NOT_PAID)),
+        )
+        if arrived:
+            into["cents"] += parse_decimal(arrived[1].replace(",", ""), reader.wallet.asset)
+        if failed and ORDER not in letter.text:
+            into["failed"] += int(failed[1] or 1)
     [(moved,)] = await server.rows(MOVED, reader.wallet.path, reader.since)
     [(failed,)] = await server.rows(FAILED, reader.wallet.path)
     for what, count in (("cents", moved), ("failed", failed)):

@@ -11,6 +11,10 @@ def replace_link(tx: Transaction, kind: Kind, link_hash: bytes, account_id: int,
     tx.execute(stored, (link_hash, account_id, expires_at))
 
 
+def delete_link(tx: Transaction, kind: Kind, link_hash: bytes) -> None:
+    tx.execute(f"DELETE FROM password_link WHERE link_hash = ? AND {kind.column} IS NOT NULL", (link_hash,))
+
+
 def account_of_link(tx: Transaction, kind: Kind, link_hash: bytes, now: int) -> int | None:
     """The id of the account of a link that has not expired; None for a link of the other kind too."""
     found = f"SELECT {kind.column}, expires_at FROM password_link WHERE link_hash = ?"

@@ -121,6 +121,17 @@ def insert_mail(
         work.changed.append(DUE.changed)
 
 
+def mails_of(tx: Transaction, time: str) -> Sequence[MailRecord]:
+    """The mails whose ids begin with this time, in hexadecimal digits."""
+    return MAILS.list(tx, "WHERE id > ? AND id < ?", f"{time}-", f"{time}.")
+
+
+def follow_session(tx: Transaction, owner_id: int, old: bytes, new: bytes) -> None:
+    """Lets the mails about what was done in a session name the one that has taken its place."""
+    changed = "UPDATE mail SET data = replace(data, ?, ?) WHERE owner_id = ?"
+    tx.execute(changed, (old.hex(), new.hex(), owner_id))
+
+
 def has_key(tx: Transaction, key: str) -> bool:
     """Whether a mail about this was stored."""
     return MAILS.find(tx, key=key) is not None

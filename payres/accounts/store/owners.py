@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from payres.accounts.store.kinds import Account, Kind, delete_of
-from payres.core.protocol.clock import HOUR, MINUTE
+from payres.core.protocol.clock import DAY, HOUR, MINUTE, lasts
 from payres.core.protocol.visible import visible_name
 from payres.core.store.rows import PageBounds, PageQuery, Table, select_page
 from payres.core.store.wallets import WALLETS, WalletRecord
@@ -17,7 +17,7 @@ class OwnerRecord(msgspec.Struct, frozen=True):
     """The owner of a wallet: the first of several, unless another was asked for. `name` is the path of the first;
     `called` has a line for each wallet, its public name or else its path.
 
-    Wrong passwords before unlocked_at no longer count.
+    Wrong passwords before unlocked_at no longer count. Until closed_until, only browsers that it knows let it sign in.
     """
 
     id: int
@@ -25,6 +25,7 @@ class OwnerRecord(msgspec.Struct, frozen=True):
     wallet_id: int
     password_hash: str | None
     unlocked_at: int | None = None
+    closed_until: int | None = None
     called: str = ""
 
     @property
@@ -51,6 +52,7 @@ OWNERS = Table(
     called="(SELECT group_concat(coalesce(nullif(public_name, ''), path), char(10)) FROM"
     " (SELECT public_name, path FROM wallet_address WHERE owner_id = o.id ORDER BY id))",
 )
+CLOSED: Final = DAY
 OF_OWNERS: Final = Kind("wallet", OWNERS, "owner_id", 15 * MINUTE, 12 * HOUR, HOUR, "payres wallet reset-link")
 
 
@@ -72,6 +74,18 @@ def owner_of(tx: Transaction, wallet_id: int) -> OwnerRecord:
     owner = OWNERS.find(tx, "WHERE w.id = ?", wallet_id)
     assert owner is not None, "every wallet has an owner"
     return owner
+
+
+def keep_closed(tx: Transaction, owner_id: int, now: int) -> None:
+    """Lets nobody sign in to the owner for a day, but in browsers that it knows."""
+    OWNERS.update(tx, owner_id, closed_until=now + CLOSED)
+
+
+def closed_until(tx: Transaction, owner_id: int, now: int) -> int | None:
+    """Until when only browsers that the owner knows let it sign in."""
+    found = OWNERS.get(tx, owner_id)
+    until = found and found.closed_until
+    return until if until and lasts(until, now, CLOSED) else None
 
 
 def wallets_of(tx: Transaction, owner_id: int) -> Sequence[WalletRecord]:

@@ -232,6 +232,7 @@ class RequestDenied(
         "already_issued": "The grant was given and cannot be continued",
         "wrong_password": "On pages: this is not the password",
         "signed_out": "On pages: the sign-in is over",
+        "kept_out": "On pages: new browsers are kept out for a day, by the link of a mail",
     },
 ):
     """The request is denied, perhaps only for now; `reason` says why."""

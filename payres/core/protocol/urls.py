@@ -23,10 +23,12 @@ ADMIN_ROOT: Final = "/admin"
 ADMIN_API: Final = f"{ADMIN_ROOT}/v1"
 # Where an operator sets a password; the secret of the link follows.
 LINK_PATH: Final = f"{ADMIN_ROOT}/link/"
+# The root of the links in mails that take away what the mail tells of.
+NOT_ME: Final = "/not-me"
 # The roots of the pages of owners, consent and payments.
-PAGE_ROOTS: Final = ("/account", "/settings", "/pay", "/interact")
+PAGE_ROOTS: Final = ("/account", "/settings", "/pay", "/interact", NOT_ME)
 # Prefixes of page paths, where errors are pages too.
-PAGES: Final = ("/interact/", "/account/", "/settings/", "/pay/")
+PAGES: Final = ("/interact/", "/account/", "/settings/", "/pay/", f"{NOT_ME}/")
 # The path prefix of a link to set an owner's password; the link's secret follows.
 RESET_PATH: Final = "/account/reset/"
 # Prefixes of paths closed to scripts of other origins.
@@ -39,7 +41,7 @@ SIGNED_SEGMENTS: Final = frozenset(
 # First segments that no wallet may have: of present and future endpoints, and of well-known paths of any site.
 RESERVED_SEGMENTS: Final = SIGNED_SEGMENTS | {
     *("ilp", "interact", "admin", "healthz", "readyz", "metrics", "openapi.json"),
-    *("account", "discovery", "grant", "pay", "settings", "static"),
+    *("account", "discovery", "grant", "not-me", "pay", "settings", "static"),
     *(".well-known", "did.json", "favicon.ico", "jwks.json"),
 }
 

@@ -110,11 +110,15 @@ class Work:
     """An open transaction, with the time, new ids, URLs and settings for a unit of work.
 
     It is created when the unit runs, so `now` (microseconds UTC) is the one time for all its decisions. `actor` is the
-    name for the audit log, which has `recorded` rows of this unit. `changed` collects the keys that `events.Changes`
+    name for the audit log, which has `recorded` rows of this unit, and `in_session` the SHA-256 of the session in which
+    the actor does it, if that is a person in a browser. `changed` collects the keys that `events.Changes`
     wakes after the commit.
     """
 
-    __slots__ = ("actor", "changed", "environment", "execute", "executemany", "now", "recorded", "settings", "urls")
+    __slots__ = (
+        *("actor", "changed", "environment", "execute", "executemany", "now", "recorded", "in_session", "settings"),
+        "urls",
+    )
 
     execute: Callable[..., sqlite3.Cursor]
     executemany: Callable[..., sqlite3.Cursor]
@@ -132,6 +136,7 @@ class Work:
         self.settings = environment.settings
         self.changed = [] if changed is None else changed
         self.recorded = 0
+        self.in_session: bytes | None = None
 
     def emit(
         self, kinds: str | Sequence[str], subject: str | None, data: msgspec.Struct, wallet_id: int | None = None

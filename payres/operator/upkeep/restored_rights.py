@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 
 from payres.accounts import owners
 from payres.accounts.codes import ENCRYPTED
+from payres.accounts.notices import NoticeKind
 from payres.accounts.passkeys import PASSKEYS
 from payres.accounts.second_factors import remove_step
 from payres.accounts.second_step import record
@@ -152,7 +153,8 @@ def _add_factor(work: Work, name: str, row: EndedRow) -> str | None:
         delete_of(work, kind, account.id, "totp")
     add_recovery_codes(work, kind, account.id, [bytes.fromhex(one) for one in recovery], work.now)
     insert_row(work, "passkey" if secret is None else "totp", **columns)
-    what, data = ("passkey_added", {"name": row["name"]}) if secret is None else ("codes_on", {})
+    what: NoticeKind
+    what, data = ("passkey_added", {"name": row["name"], "passkey": row["id"]}) if secret is None else ("codes_on", {})
     record(work, kind, account, what, **data)
     return None
 

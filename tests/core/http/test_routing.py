@@ -60,7 +60,7 @@ def test_routes_say_which_segments_are_secret() -> None:
     assert found == {one.path for one in routes if one.secret_at}
     assert found == {
         *("/interact/{id}/{nonce}", "/account/reset/{secret}", "/pay/{id}/return/{state}", "/admin/link/{secret}"),
-        "/account/notices/stop/{secret}",
+        *("/account/notices/stop/{secret}", "/not-me/{secret}"),
     }
 
 

@@ -1,0 +1,183 @@
+"""The link in a mail: what it takes away, that it gives nothing, and when it is over."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+import pytest
+
+from payres.accounts import notices
+from payres.accounts.second_factors import ask_removal
+from payres.accounts.store.mail import ADDRESSES, MAILS
+from payres.accounts.store.owners import OF_OWNERS, owner_at
+from payres.accounts.store.second_factors import removal_due_at
+from payres.accounts.store.sessions import count_sessions
+from payres.core.store.work import Work
+from payres.operator import grants
+from payres.operator.wallets import make_password_link
+from tests.accounts.test_factor_pages import hidden, turn_on
+from tests.instance import Instance, run_instance
+from tests.operator.pages.browser import words_of
+from tests.people.browser import PASSWORD, signed_in, signed_out
+from tests.people.mail_server import SENDER, with_address
+from tests.people.test_sessions import sign_in
+
+NOTICES = "/account/notices"
+FIREFOX = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0"}
+
+
+@pytest.fixture(scope="module")
+def payres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    """A server that would send mail, to a port where nobody listens."""
+    path = tmp_path_factory.mktemp("not_me") / "payres.db"
+    mail = {"smtp_host": "127.0.0.1", "smtp_port": 9, "smtp_security": "none", "mail_from": SENDER, "name": "Harbour"}
+    with run_instance(path, **mail) as instance:
+        yield instance
+
+
+def link_of(instance: Instance, owner_id: int, kind: str) -> str:
+    """The link in the last mail of a kind."""
+
+    def unit(work: Work) -> str:
+        found = MAILS.list(work, "WHERE owner_id = ? AND kind = ? ORDER BY id", owner_id, kind)
+        return f"/not-me/{notices.link_token(work, found[-1].id)}"
+
+    return instance.read(unit)
+
+
+class Pressed(NamedTuple):
+    asks: str
+    says: str
+
+
+def press(instance: Instance, url: str) -> Pressed:
+    """What the page asks, and says when the button was pressed, in a browser that nobody has signed in with."""
+    with signed_out(instance) as http:
+        page = http.get(url)
+        assert page.status_code == 200, words_of(page)
+        assert "payres_session" not in page.headers.get("set-cookie", "")
+        answer = http.post(url, data=hidden(page))
+        assert answer.status_code == 200, words_of(answer)
+        assert http.get("/account").status_code == 401, "the link signs nobody in"
+        over = http.get(url)
+        assert (over.status_code, words_of(over)[:19]) == (404, "This link has ended")
+        assert http.post(url, data=hidden(page)).status_code == 404
+        return Pressed(words_of(page), words_of(answer))
+
+
+def sessions(instance: Instance, owner_id: int) -> int:
+    return instance.read(lambda work: count_sessions(work, OF_OWNERS, owner_id, work.now))
+
+
+def test_stranger_is_signed_out_and_new_browsers_are_kept_out_for_a_day(payres: Instance) -> None:
+    payres.create_wallet("door", password=PASSWORD)
+    with signed_out(payres) as own, signed_out(payres) as thief:
+        assert sign_in(own, "door").status_code == 303
+        owner_id = with_address(payres, "door", "door@mail.example")
+        thief.headers.update(FIREFOX)
+        assert sign_in(thief, "door").status_code == 303
+        asks, says = press(payres, link_of(payres, owner_id, "new_browser"))
+        assert asks.startswith("Sign this browser out? What Firefox on Linux signed in to door. It is new here. When ")
+        assert "How with the password It is signed out at once. For a day" in asks
+        assert says.startswith("Firefox on Linux is signed out No money has left your wallets since it signed in.")
+        assert "New browsers are kept out until tomorrow, " in says
+        assert thief.get("/account").status_code == 401
+        refused = sign_in(thief, "door")
+        assert (refused.status_code, "New browsers are kept out for a day." in words_of(refused)) == (401, True)
+        assert own.get("/account").status_code == 200, "who uses it goes on"
+        own.cookies.delete("payres_session")
+        assert sign_in(own, "door").status_code == 303, "and may sign in again where it is known"
+        payres.clock.advance(86_401)
+        assert sign_in(thief, "door").status_code == 303
+
+
+def test_new_password_lets_new_browsers_in(payres: Instance) -> None:
+    with signed_in(payres, "opens") as owner, signed_out(payres) as thief, signed_out(payres) as other:
+        owner_id = with_address(payres, "opens", "opens@mail.example")
+        sign_in(thief, "opens")
+        first = link_of(payres, owner_id, "new_browser")
+        press(payres, first)
+        fields = {"current": PASSWORD, "password": "a new password", "again": "a new password"}
+        assert owner.send("/settings/password", "change", fields).status_code == 303
+        assert sign_in(other, "opens", password="a new password").status_code == 303
+
+
+def test_closed_sign_in_waits_for_a_new_link(payres: Instance) -> None:
+    with signed_in(payres, "closed") as owner:
+        owner_id = with_address(payres, "closed", "closed@mail.example")
+        fields = {"current": PASSWORD, "password": "a new password", "again": "a new password"}
+        assert owner.send("/settings/password", "change", fields).status_code == 303
+        says = press(payres, link_of(payres, owner_id, "password")).says
+        assert says.startswith("The sign-in is closed")
+        assert owner.http.get("/account").status_code == 401
+        assert sign_in(owner.http, "closed", password="a new password").status_code == 401
+
+
+def test_link_that_sets_a_password_is_ended(payres: Instance) -> None:
+    payres.create_wallet("reset", password=PASSWORD)
+    owner_id = with_address(payres, "reset", "reset@mail.example")
+    made = payres.write(partial(make_password_link, wallet="reset"))
+    press(payres, link_of(payres, owner_id, "password_link"))
+    with signed_out(payres) as http:
+        assert "This link has ended" in words_of(http.get(made.url))
+
+
+def test_codes_that_a_stranger_turned_on_sign_the_stranger_out(payres: Instance) -> None:
+    """Also though the session was replaced when they were turned on."""
+    with signed_in(payres, "coded") as stranger:
+        owner_id = with_address(payres, "coded", "coded@mail.example")
+        turn_on(stranger)
+        kinds = [kind for (kind,) in payres.read(lambda work: work.execute("SELECT kind FROM mail").fetchall())]
+        assert "recovery_codes" not in kinds, "the first ones are told with the codes"
+        assert press(payres, link_of(payres, owner_id, "codes_on")).asks.startswith("Sign this browser out?")
+        assert (stranger.http.get("/account").status_code, sessions(payres, owner_id)) == (401, 0)
+
+
+def test_removal_of_the_second_step_is_ended(payres: Instance) -> None:
+    with signed_in(payres, "kept") as owner:
+        owner_id = with_address(payres, "kept", "kept@mail.example")
+        turn_on(owner)
+        payres.write(lambda work: ask_removal(work, OF_OWNERS, owner_at(work, "kept")))  # type: ignore[arg-type]
+        asks = press(payres, link_of(payres, owner_id, "remove_factors")).asks
+        assert "Keep your second step? What Somebody told Harbour that you lost your codes." in asks
+        assert payres.read(lambda work: removal_due_at(work, OF_OWNERS, owner_id, work.now)) is None
+        told = "SELECT data FROM mail WHERE kind = 'keep_factors'"
+        assert '"how":"mail"' in payres.read(lambda work: work.execute(told).fetchone()[0])
+
+
+def test_app_and_key_end(payres: Instance) -> None:
+    payres.create_wallet("apps")
+    owner_id = with_address(payres, "apps", "apps@mail.example")
+    item = {"type": "outgoing-payment", "actions": ["create"], "identifier": payres.wallet("apps")}
+    url = payres.client.request_grant(item).json()["interact"]["redirect"]
+    payres.write(lambda work: grants.approve(work, grants.named_grant(work, url), "by telephone"))
+    asks, says = press(payres, link_of(payres, owner_id, "grant_by_operator"))
+    assert asks.startswith("Stop “Example Shop”? What Harbour allowed “Example Shop” (")
+    assert says.startswith("It is stopped")
+    state = 'SELECT state FROM "grant" ORDER BY id DESC LIMIT 1'
+    assert payres.read(lambda work: work.execute(state).fetchone()) == ("revoked",)
+
+
+def test_notices_come_back_once(payres: Instance) -> None:
+    with signed_in(payres, "moved") as owner:
+        owner_id = with_address(payres, "moved", "before@mail.example")
+        assert owner.send(NOTICES, "forget").status_code == 303
+        press(payres, link_of(payres, owner_id, "email_removed"))
+        found = payres.read(lambda work: ADDRESSES.by_id(work, owner_id))
+        assert (found.email, sessions(payres, owner_id)) == ("before@mail.example", 0)
+
+
+@pytest.mark.parametrize("spoilt", ["", "B", "AAAAAAAAAAAAAAAAAAAAAA", "éé"])
+def test_what_is_no_link_is_over(payres: Instance, spoilt: str) -> None:
+    payres.create_wallet(path := f"spoilt-{len(spoilt)}")
+    owner_id = with_address(payres, path, f"{path}@mail.example")
+    payres.write(partial(make_password_link, wallet=path))
+    url = link_of(payres, owner_id, "password_link")
+    with signed_out(payres) as http:
+        page = http.get(url)
+        assert http.get(url[: -len(spoilt) or None] + spoilt if spoilt else f"{url}A").status_code == 404
+        assert http.post(url, data={"csrf": "forged"}).status_code == 403
+        assert http.request("PUT", url).status_code == 405
+        payres.clock.advance(86_401)
+        assert http.get(url).status_code == 404, "after a day"
+        assert http.post(url, data=hidden(page)).status_code == 404
