@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from string import ascii_lowercase, ascii_uppercase
 from typing import Annotated, Any, Final, Protocol, TypeVar
 from urllib.parse import unquote, urlencode
 
@@ -47,6 +48,7 @@ MOST_WORDS: Final = 6  # each is looked for; what follows is one with the last
 READING: Final = "wallets:read|payments:read|grants:read|peers:read|webhooks:read|keys:read|audit:read"
 WORD: Final = re.compile('"([^"]*)"|(\\S+)')
 RANGE: Final = re.compile(r"(.+)\.\.(.+)")  # of amounts: 8.00..9.00
+LOWERED: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
 _UUID: Final = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PART_OF_ID: Final = re.compile("[0-9a-f-]{6,35}")
 
@@ -93,13 +95,21 @@ def words_of(text: str) -> Sequence[str]:
     return [*found[: MOST_WORDS - 1], *([" ".join(found[MOST_WORDS - 1 :])] if len(found) >= MOST_WORDS else [])]
 
 
-def read_word(work: Work, typed: str) -> Word:
+def read_words(work: Work, text: str) -> Sequence[Word]:
+    """The words of what was typed that are not empty, with what they may stand for here."""
+    return [one for typed in words_of(text) if (one := _read_word(work, typed)).text]
+
+
+def _read_word(work: Work, typed: str) -> Word:
     typed = " ".join(typed.split()).removeprefix("…")
     text = typed.casefold()
     # SQLite knows the case of ASCII letters only, so it is asked for the usual spellings of others.
-    forms = [text] if text.isascii() else [text, *({typed, text.upper(), text.title()} - {text})]
+    spelt = [text] if text.isascii() else [text, typed, text.upper(), text.title()]
+    forms = [*dict.fromkeys(one.translate(LOWERED) for one in spelt)]
+    named = store.wallets_named(work, text, forms) if text else ()
+    wallets, paths = [id for id, _ in named], [path for _, path in named]
     worths = [*_worths(list_assets(work), text)]
-    return Word(text, forms, _UUID.findall(text), bool(_PART_OF_ID.fullmatch(text)), worths)
+    return Word(text, forms, _UUID.findall(text), bool(_PART_OF_ID.fullmatch(text)), worths, wallets, paths)
 
 
 def _worths(assets: Sequence[AssetRecord], text: str) -> Iterable[Worth]:
@@ -134,14 +144,22 @@ def search(
     q: Annotated[Name, said("Words that must be in names, addresses, notes, references or ids; or amounts.")],
 ) -> SearchResults:
     """Find wallets, payments, standing orders, grants, peers, webhooks, API keys and changes."""
-    words = [one for typed in words_of(q) if (one := read_word(work, typed)).text]
+    found = find(work, read_words(work, q))
+    shapes = {name: shape for name, (_, _, shape, _) in SEARCHED.items()}
+    shown = {
+        name: [shapes[name].show(work, one) if shapes[name].show else one for one in rows[:MOST]]
+        for name, rows in found.items()
+    }
+    return SearchResults(**shown, more=[name for name, rows in found.items() if len(rows) > MOST])
+
+
+def find(work: Work, words: Sequence[Word]) -> Mapping[str, Sequence[Any]]:
+    """The records with every word, of each kind that whoever searches may see: one more than are shown if there are."""
     key = key_of_actor(work)
-    results: dict[str, Any] = {"more": []}
-    for name, (_, scope, shape, look) in SEARCHED.items():
-        found = look(work, words) if words and (key is None or scope in key.scopes) else []
-        results[name] = [shape.show(work, one) if shape.show else one for one in found[:MOST]]
-        results["more"] += [name] if len(found) > MOST else []
-    return SearchResults(**results)
+    return {
+        name: look(work, words)[: MOST + 1] if words and (key is None or scope in key.scopes) else []
+        for name, (_, scope, _, look) in SEARCHED.items()
+    }
 
 
 def _wallets(work: Work, words: Sequence[Word]) -> Sequence[WalletRecord]:
@@ -159,9 +177,9 @@ def _path(work: Work, text: str) -> str:
 def _payments(work: Work, words: Sequence[Word]) -> Sequence[PaymentRecord]:
     look = partial(find_matches, work, PAYMENTS, words, store.of_payment, MOST + 1)
     rows = [*look(store.OF_PAYMENTS)]
-    wallets = [one for word in words for one in _wallets(work, [word])][:MOST]
-    for wallet in wallets:  # by its index, so that they need not be among the newest
-        rows += look(of_wallet=wallet.id, share=len(wallets))
+    wallets = [id for word in words for id in word.wallets[-MOST:]][:MOST]
+    for id in wallets:  # by its index, so that they need not be among the newest
+        rows += look(of_wallet=id, share=len(wallets))
     ids, end = {id for one in words for id in one.ids}, words[0].text
     rows.sort(key=lambda one: (one.id.endswith(end) or one.id in ids, one.id), reverse=True)
     return _once(rows)

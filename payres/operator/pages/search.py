@@ -1,5 +1,6 @@
 """The page of the search: a few results of each kind, or all of one; and where the words alone would lead."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -13,7 +14,7 @@ from payres.core.store.work import Work
 from payres.operator.declared.inputs import MAX_NAME_LENGTH
 from payres.operator.declared.shapes import make_table
 from payres.operator.pages.sign_in import OperatorVisit
-from payres.operator.search import SEARCHED, SearchResults, amounts_of, read_word, search, words_of
+from payres.operator.search import MOST, SEARCHED, SearchResults, amounts_of, find, read_words, search
 from payres.operator.store.search import Word
 
 FEW: Final = 5  # rows of each kind, where all kinds are shown
@@ -55,25 +56,24 @@ async def page(visit: OperatorVisit) -> Response:
     )
 
 
-def _look(work: Work, text: str) -> tuple[SearchResults, list[Word], list[dict[str, Any]]]:
-    """What has every word; the words; and what each of several words alone would find, or another amount near one."""
-    typed = words_of(text)
-    found, words = search(work, text), [one for word in typed if (one := read_word(work, word)).text]
-    if len(words) < 2:
+def _look(work: Work, text: str) -> tuple[SearchResults, Sequence[Word], list[dict[str, Any]]]:
+    """What has every word; the words; and what each of two words alone would find, or another amount near one."""
+    found, words = search(work, text), read_words(work, text)
+    if len(words) != 2:  # each word more would be one more search
         return found, words, []
-    ways = [_way(work, f"Only “{one.text}”", f'"{one.text}"', "Names, addresses, notes") for one in words]
+    ways = [_way(work, f"Only “{one.text}”", f'"{one.text}"', [one], "Names, addresses, notes") for one in words]
     if not any(getattr(found, name) for name in SEARCHED):
         ways += [_near(work, words, one) for one in words if one.worths]
     return found, words, ways
 
 
-def _way(work: Work, words: str, query: str, why: str) -> dict[str, Any]:
-    found = search(work, query)
-    number = sum(len(getattr(found, name)) for name in SEARCHED)
-    return {"words": words, "url": _url(query), "count": f"{number}{' and more' if found.more else ''}", "why": why}
+def _way(work: Work, said: str, query: str, words: Sequence[Word], why: str) -> dict[str, Any]:
+    numbers = [len(rows) for rows in find(work, words).values()]
+    more = " and more" if max(numbers) > MOST else ""
+    return {"words": said, "url": _url(query), "count": f"{sum(min(one, MOST) for one in numbers)}{more}", "why": why}
 
 
-def _near(work: Work, words: list[Word], word: Word) -> dict[str, Any]:
+def _near(work: Work, words: Sequence[Word], word: Word) -> dict[str, Any]:
     """The other words with the whole amounts around this one."""
     asset, value, _ = word.worths[-1]
     unit = 10**asset.scale
@@ -82,7 +82,7 @@ def _near(work: Work, words: list[Word], word: Word) -> dict[str, Any]:
     others = [one.text for one in words if one is not word]
     query = " ".join([*(f'"{one}"' for one in others), f"{least}..{most}"])
     said = f"{', '.join(others)}, from {least} to {most}"
-    return _way(work, said, query, "Fees and rates make amounts differ")
+    return _way(work, said, query, read_words(work, query), "Fees and rates make amounts differ")
 
 
 def _url(text: str) -> str:

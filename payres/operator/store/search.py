@@ -68,13 +68,15 @@ class Worth(NamedTuple):
 
 class Word(NamedTuple):
     """What must be found, in lower case; as SQL compares it; the ids in it, whether it may be a part of one, and the
-    amounts that it may be."""
+    amounts that it may be; the wallets that it names, by their ids and paths."""
 
     text: str
     forms: Sequence[str]
     ids: Sequence[str]
     is_part_of_id: bool
     worths: Sequence[Worth]
+    wallets: Sequence[int]
+    paths: Sequence[str]
 
 
 def find_matches(
@@ -109,16 +111,30 @@ def newest_wallets(tx: Transaction) -> Sequence[WalletRecord]:
     return WALLETS.list(tx, "WHERE w.id > 0 ORDER BY w.id DESC LIMIT ?", NEWEST)
 
 
+def wallets_named(tx: Transaction, text: str, forms: Sequence[str]) -> Sequence[tuple[int, str]]:
+    """The ids and paths of the wallets with this path, and of the newest with a part of it or of the name like this, or
+    in the currency of this code."""
+    named, values = _contains(["w.path", "w.public_name"], forms)
+    before = "SELECT id FROM wallet_address WHERE id > 0 ORDER BY id DESC LIMIT 1 OFFSET ?"
+    [floor] = tx.execute(before, (NEWEST,)).fetchone() or [0]
+    columns = "SELECT w.id, w.path FROM wallet_address w WHERE"
+    code = "(SELECT lower(code) FROM asset WHERE id = w.asset_id) = ?"
+    newest = f"{columns} w.id > ? AND w.path <> ? AND ({named} OR {code})"
+    sql = f"{columns} w.path = ? UNION ALL {newest}"
+    return tx.execute(sql, (text, floor, text, *values, text)).fetchall()
+
+
 def of_payment(word: Word) -> Condition:
     """The payment has the word in the receiver, the note, or the name or address of its payer or payee; or it has moved
     such an amount, is to move it, or to deliver it."""
     payer, values = _of_wallet("p.wallet_address_id", word)
+    payee, elsewhere = _contains_in_json(PAYEE, word.forms)
     return _any_of(
         _contains(["p.receiver"], word.forms),
         _contains_in_json("p.metadata", word.forms),
-        (f"{USED} AND {payer}", values),
+        (f"{USED} AND {payer}" if payer else "", values),
         _of_wallet("(SELECT wallet_address_id FROM incoming_payment WHERE id = p.incoming_payment_id)", word),
-        _contains_in_json(PAYEE, word.forms),
+        (f"p.direction = 'outgoing' AND p.incoming_payment_id IS NULL AND ({payee})", elsewhere),
         ("EXISTS (SELECT 1 FROM outgoing_payment WHERE id = p.id AND lower(receive_code) = ?)", [word.text]),
         *map(_moved, word.worths),
     )
@@ -157,7 +173,7 @@ def of_change(word: Word) -> Condition:
     is_amount = bool(word.worths) and not word.text.isdigit()  # 7.50 is not found in 17.50
     return _any_of(
         _contains(["actor", "action", "object"], word.forms),
-        _of_wallet("audit.object", word, "path"),
+        _of_wallet("audit.object", word, is_path=True),
         _contains(["details"], amounts),
         _contains_in_json("details", () if is_amount else word.forms),
     )
@@ -169,12 +185,10 @@ def _keyed(key: str, word: Word, ids: Sequence[str]) -> Condition:
     return _any_of((" OR ".join(f"{key} = ?" for _ in ids), ids), part)
 
 
-def _of_wallet(column: str, word: Word, key: str = "id") -> Condition:
-    """The column has the key of a wallet with the word in its path or name, or in the currency of this code."""
-    named, values = _contains(["w.path", "w.public_name"], word.forms)
-    code = "(SELECT lower(code) FROM asset WHERE id = w.asset_id) = ?"
-    found = f"EXISTS (SELECT 1 FROM wallet_address w WHERE w.{key} = {column} AND ({named} OR {code}))"
-    return found, [*values, word.text]
+def _of_wallet(column: str, word: Word, *, is_path: bool = False) -> Condition:
+    """The column has the id, or the path, of a wallet that the word names."""
+    keys = word.paths if is_path else word.wallets
+    return (f"{column} IN (SELECT value FROM json_each(?))", [json.dumps(keys)]) if keys else ("", [])
 
 
 def _moved(worth: Worth) -> Condition:

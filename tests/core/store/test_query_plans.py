@@ -194,7 +194,7 @@ PAYMENT_PAGES: dict[str, Query] = {
     "payments_in_order": call(all_payments.payments_in_order, "1", "2", 0, 9, None, 5),
     "payments_in_order, wallet_id": call(all_payments.payments_in_order, "1", "2", 0, 9, 1, 5),
 }
-WORDS = [search.Word("1", ["1", "2"], ["1"], True, [search.Worth(AssetRecord(1, "USD", 2, 0, 0), 1, 1)])] * 2
+WORDS = [search.Word("1", ["1", "2"], ["1"], True, [search.Worth(AssetRecord(1, "USD", 2, 0, 0), 1, 1)], [1], ["a"])] * 2
 SEARCHES: dict[str, Query] = {
     f"find {name}": call(partial(search.find_matches, **more), table, WORDS, met_by, 5)
     for name, table, met_by, more in (
@@ -382,7 +382,8 @@ def test_page_of_payments_is_walked_in_its_order(connection: RecordingConnection
 @pytest.mark.parametrize("name", SEARCHES)
 def test_search_walks_the_newest_rows_along_their_key(connection: RecordingConnection, name: str) -> None:
     for sql, plan in plans(connection, SEARCHES[name]).items():
-        assert not [step for step in plan if "B-TREE" in step or "AUTOMATIC" in step or step.startswith("SCAN")], plan
+        steps = [step for step in plan if not step.startswith("SCAN json_each")]  # the ids of a word's wallets
+        assert not [step for step in steps if "B-TREE" in step or "AUTOMATIC" in step or "SCAN" in step], plan
         walks = [step for step in plan if re.match(r"SEARCH.*(\(id|grant_id|_id=\? AND id)>\?", step)]
         assert sql.count("OFFSET") or "> ?" not in sql or len(walks) == (2 if "payments" in name else 1), plan
 
