@@ -194,7 +194,9 @@ PAYMENT_PAGES: dict[str, Query] = {
     "payments_in_order": call(all_payments.payments_in_order, "1", "2", 0, 9, None, 5),
     "payments_in_order, wallet_id": call(all_payments.payments_in_order, "1", "2", 0, 9, 1, 5),
 }
-WORDS = [search.Word("1", ["1", "2"], ["1"], True, [search.Worth(AssetRecord(1, "USD", 2, 0, 0), 1, 1)], [1], ["a"])] * 2
+WORDS = [
+    search.Word("1", ["1", "2"], ["1"], True, [search.Worth(AssetRecord(1, "USD", 2, 0, 0), 1, 1)], [1], ["a"])
+] * 2
 SEARCHES: dict[str, Query] = {
     f"find {name}": call(partial(search.find_matches, **more), table, WORDS, met_by, 5)
     for name, table, met_by, more in (
