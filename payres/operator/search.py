@@ -144,7 +144,7 @@ def search(
     q: Annotated[Name, said("Words that must be in names, addresses, notes, references or ids; or amounts.")],
 ) -> SearchResults:
     """Find wallets, payments, standing orders, grants, peers, webhooks, API keys and changes."""
-    found = find(work, read_words(work, q))
+    found = find_all(work, read_words(work, q))
     shapes = {name: shape for name, (_, _, shape, _) in SEARCHED.items()}
     shown = {
         name: [shapes[name].show(work, one) if shapes[name].show else one for one in rows[:MOST]]
@@ -153,7 +153,7 @@ def search(
     return SearchResults(**shown, more=[name for name, rows in found.items() if len(rows) > MOST])
 
 
-def find(work: Work, words: Sequence[Word]) -> Mapping[str, Sequence[Any]]:
+def find_all(work: Work, words: Sequence[Word]) -> Mapping[str, Sequence[Any]]:
     """The records with every word, of each kind that whoever searches may see: one more than are shown if there are."""
     key = key_of_actor(work)
     return {

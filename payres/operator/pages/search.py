@@ -14,7 +14,7 @@ from payres.core.store.work import Work
 from payres.operator.declared.inputs import MAX_NAME_LENGTH
 from payres.operator.declared.shapes import make_table
 from payres.operator.pages.sign_in import OperatorVisit
-from payres.operator.search import MOST, SEARCHED, SearchResults, amounts_of, find, read_words, search
+from payres.operator.search import MOST, SEARCHED, SearchResults, amounts_of, find_all, read_words, search
 from payres.operator.store.search import Word
 
 FEW: Final = 5  # rows of each kind, where all kinds are shown
@@ -68,7 +68,7 @@ def _look(work: Work, text: str) -> tuple[SearchResults, Sequence[Word], list[di
 
 
 def _way(work: Work, said: str, query: str, words: Sequence[Word], why: str) -> dict[str, Any]:
-    numbers = [len(rows) for rows in find(work, words).values()]
+    numbers = [len(rows) for rows in find_all(work, words).values()]
     more = " and more" if max(numbers) > MOST else ""
     return {"words": said, "url": _url(query), "count": f"{sum(min(one, MOST) for one in numbers)}{more}", "why": why}
 
