@@ -121,7 +121,7 @@ def test_wallet_has_its_balance_payments_movements_and_keys(ann: Browser, seeded
         f"Wallet address {ann.instance.wallet('alice')}",
         "Phone <b>of Alice</b>",
         seeded.kid,
-        "Password no password yet Signed in 0 browsers",
+        "Signs in as alice no password yet Second step none Signed in 0 browsers",
     ):
         assert part in words
     rows = _table(ann, "/admin/wallets/alice", "Last movements")
