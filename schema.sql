@@ -103,7 +103,9 @@ create table owner (
 
 -- Wallet addresses. path is the part after the base URL, lower-case; the owner signs in with any of them and the password.
 -- tag stands for the wallet in ILP addresses, which never end: ids are used again after a restore, and tags are not. Wallets
--- from before version 42 have the id as their tag, which the addresses that were handed out have.
+-- from before version 42 have the id as their tag, which the addresses that were handed out have. path_as_read and
+-- name_as_read are what `as_read` gives for the path and the public name: an owner takes no name that is read like either
+-- of another wallet, while operators may give several wallets one name.
 -- rows: operators
 -- kept: for good
 -- times: created_at shown
@@ -120,9 +122,13 @@ create table wallet_address (
   state text not null default 'active' check (state in ('active', 'inactive')),
   created_at integer not null,
   asked_above integer check (asked_above >= 0),
-  tag text not null unique
+  tag text not null unique,
+  path_as_read text not null default '',
+  name_as_read text
 ) strict;
 create index wallet_of_owner on wallet_address (owner_id);
+create index wallet_by_path_as_read on wallet_address (path_as_read);
+create index wallet_by_name_as_read on wallet_address (name_as_read) where name_as_read is not null;
 
 -- Public Ed25519 keys of local wallet addresses; x is the base64url of the 32 bytes, as in a JWK. A kid may be reused
 -- after its key was revoked. name is for the operator, not shown to clients.

@@ -35,7 +35,7 @@ NUMBERS: Final = {
 }
 # How many columns the line `restore:` of each table was written for.
 _COUNTED: Final = """
-secret 2, asset 5, exchange_rate 5, account 8, owner 5, wallet_address 10, wallet_key 7, client 6, frozen_client 2,
+secret 2, asset 5, exchange_rate 5, account 8, owner 5, wallet_address 12, wallet_key 7, client 6, frozen_client 2,
 client_key 5, signature_nonce 4, grant 13, interaction 11, access_token 8, authorization_revision 2,
 incoming_payment 14, quote 15, outgoing_payment 27, grant_spending 7, hold 7, transfer 11, refund 11,
 idempotency_key 8, event 6, audit 6, server_run 3, ledger_check 3, peer 16, peer_route 2, packet 11,

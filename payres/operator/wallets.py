@@ -237,14 +237,15 @@ def create_wallet(
         raise WrongState(f"There is a wallet {clean} already; choose another path", path=clean)
     asset = open_asset(work, asset_code, scale)
     account_id = ledger.open_account(work, "wallet", asset.id)
-    columns = {"public_name": public_name, "asset_id": asset.id, "account_id": account_id}
     terms = {"assetCode": asset_code, "assetScale": scale, "publicName": public_name}
     if owner is None:
         owner_id = OWNERS.create(work, password_hash=password_hash, created_at=work.now)
     else:
         found = require_wallet(work, owner)
         owner_id, terms["ownerOf"] = found.owner_id, found.path
-    WALLETS.create(work, path=clean, **columns, owner_id=owner_id, created_at=work.now, tag=work.new_id())
+    columns = {"asset_id": asset.id, "account_id": account_id, "owner_id": owner_id}
+    wallet_id = WALLETS.create(work, path=clean, **columns, created_at=work.now, tag=work.new_id())
+    wallets.name_wallet(work, wallet_id, clean, public_name)
     audit.record(work, "wallet.create", clean, **terms)
     return require_wallet(work, clean)
 
@@ -308,7 +309,7 @@ def rename(work: Work, wallet: WalletName, public_name: str | None) -> WalletRec
     name = public_name or None
     if name is not None:
         check_name(name, "public")
-    WALLETS.update(work, found.id, public_name=name)
+    wallets.name_wallet(work, found.id, found.path, name)
     audit.record(work, "wallet.rename", found.path, publicName=name or "")
     return require_wallet(work, wallet)
 

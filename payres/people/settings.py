@@ -15,7 +15,7 @@ from payres.core.http.error_answers import note_error
 from payres.core.protocol.amounts import MAX_VALUE, describe_amount
 from payres.core.protocol.errors import InvalidRequest, SignInFailed, TooManyRequests, Unavailable
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.protocol.visible import as_read, is_visible
+from payres.core.protocol.visible import is_visible
 from payres.core.store import audit, wallets
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
@@ -90,28 +90,31 @@ async def show_receiving(
 
 async def rename(visit: OwnerVisit, form: Form) -> Response:
     """Gives the wallet another name, which payers see, unless that is read like the name of another wallet here."""
-    name, wallet, problem = form.get("name", "").strip(), visit.wallet, ""
+    name, wallet = form.get("name", "").strip(), visit.wallet
     if not 1 <= len(name) <= LONGEST_PUBLIC_NAME or not is_visible(name):
         problem = visit.language.say("A name has 1 to {most} characters that can be seen.", most=LONGEST_PUBLIC_NAME)
-    elif await visit.read(lambda work: as_read(name) in map(as_read, wallets.names_of_others(work, wallet.id))):
-        problem = visit.language.say("Another wallet here is called so, or nearly so. Choose another name.")
-    if problem:
         return await show_receiving(visit, form, problem, 400)
 
     def present(work: Work) -> dict[str, str]:
         return {"name": WALLETS.by_id(work, wallet.id).public_name or ""}
 
-    def change(work: Work) -> None:
-        WALLETS.update(work, wallet.id, public_name=name)
+    def change(work: Work) -> bool:
+        if wallets.is_name_of_another(work, name, wallet.id):
+            return False
+        wallets.name_wallet(work, wallet.id, wallet.path, name)
         audit.record(work, "wallet.rename", wallet.path, publicName=name)
         notify(work, visit.owner.id, "wallet_renamed", wallet=wallet.path, name=name)
+        return True
 
     try:
-        await save_unchanged(visit, {**form, "name": name}, present, change)
+        is_saved = await save_unchanged(visit, {**form, "name": name}, present, change)
     except ChangedMeanwhile as error:
         note_error(visit.request, error)
         rows = sides_of(error, {"name": visit.language.say("Name")})
         return await show_receiving(visit, error.merged(form), status=error.status, rows=rows)
+    if not is_saved:
+        problem = visit.language.say("Another wallet here is called so, or nearly so. Choose another name.")
+        return await show_receiving(visit, form, problem, 400)
     return redirect("/settings/receive?done=name")
 
 

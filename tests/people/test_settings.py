@@ -1,12 +1,19 @@
+import asyncio
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from html import unescape
+from typing import Any
 
 import pytest
 
 from payres.accounts import owners
 from payres.accounts.limits import MAX_WRONG_PASSWORDS
+from payres.core.store.wallets import require_wallet
+from payres.html.concurrent_edits import save_unchanged
 from payres.operator import wallets
+from payres.people import settings
 from tests.helpers import sign_in_token
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
@@ -101,6 +108,7 @@ def test_times_follow_the_zone_that_the_reader_chose(dora: OwnersBrowser) -> Non
     assert shown() == utc
 
 
+@pytest.mark.usefixtures("standing_clock")
 @pytest.mark.parametrize(
     "zone",
     ["../../etc/passwd", "Europe", "Mars/Base", "", 'x"; Path=/', "A" * 5000, "localtime", "\u202eEurope/Berlin"],
@@ -250,6 +258,38 @@ def test_name_that_is_not_taken_says_why_at_its_field(dora: OwnersBrowser, name:
     answer = dora.send(NAMED, "rename", {"name": name})
     assert (answer.status_code, said in words_of(answer)) == (400, True)
     assert re.findall(r'id="(\w+)-error"', answer.text) == ["name"]
+
+
+def test_name_that_two_owners_choose_at_once_is_the_first_one_s(
+    payres: Instance, dora: OwnersBrowser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = asyncio.Barrier(2)
+
+    async def saved_together(*given: Any) -> Any:
+        await both.wait()
+        return await save_unchanged(*given)
+
+    monkeypatch.setattr(settings, "save_unchanged", saved_together)
+    with signed_in(payres, "twin") as twin, ThreadPoolExecutor(2) as pool:
+        sent = [pool.submit(one.send, NAMED, "rename", {"name": "Nur Eine"}) for one in (dora, twin)]
+        answers = sorted((one.result() for one in sent), key=lambda answer: answer.status_code)
+    assert [one.status_code for one in answers] == [303, 400]
+    assert "Another wallet here is called so" in words_of(answers[1])
+    named = [payres.read(partial(require_wallet, wallet=one)).public_name for one in (dora.path, "twin")]
+    assert named.count("Nur Eine") == 1
+
+
+def test_name_of_an_operator_is_another_s_until_it_is_given_up(payres: Instance, dora: OwnersBrowser) -> None:
+    """Operators may give it to several wallets; a path stays taken whatever its wallet is called."""
+    for path in ("carl-1", "carl-2"):
+        payres.create_wallet(path)
+        payres.write(partial(wallets.rename, wallet=path, public_name="Café Central"))
+    for path in ("carl-1", "carl-2"):
+        assert dora.send(NAMED, "rename", {"name": "cafe central"}).status_code == 400
+        payres.write(partial(wallets.rename, wallet=path, public_name=None))
+    assert dora.send(NAMED, "rename", {"name": "cafe central"}).status_code == 303
+    assert dora.send(NAMED, "rename", {"name": "Carl 1"}).status_code == 400
+    assert dora.send(NAMED, "rename", {"name": "Café Central"}).status_code == 303
 
 
 @pytest.mark.parametrize(

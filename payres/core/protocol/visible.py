@@ -60,6 +60,7 @@ def visible_name(name: str | None, wallet_address: str | None) -> str | None:
 def as_read(name: str) -> str:
     """What tells a name from others for who reads it: its letters and figures, without case and accents, and the same
     for all that look alike; the name itself if it has none."""
+    # Wallets are stored with it: a change of what it gives needs a migration that fills their columns again, like 0056.
     plain = unicodedata.normalize("NFKD", visible_text(name)).casefold()
     return "".join(one for one in plain if one.isalnum()).translate(LOOK_ALIKES) or plain
 

@@ -1,6 +1,6 @@
 """SQL of wallet addresses and their keys."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import msgspec
@@ -8,7 +8,7 @@ import msgspec
 from payres.core.protocol.amounts import Asset, Fee
 from payres.core.protocol.errors import InvalidRequest, require
 from payres.core.protocol.urls import require_wallet_path
-from payres.core.protocol.visible import visible_name
+from payres.core.protocol.visible import as_read, visible_name
 from payres.core.store.rows import R, Table, number
 from payres.core.store.work import Transaction, Work
 
@@ -102,11 +102,16 @@ def _with_wallet(table: Table[R], is_of_client: bool) -> str:
     return f"SELECT mine.*, {WALLETS.columns} FROM ({mine}) mine JOIN {WALLETS.source} AND {its_wallet}"
 
 
-def names_of_others(tx: Transaction, wallet_id: int) -> Iterator[str]:
-    """The paths and public names of all other wallets."""
-    paths = "SELECT path FROM wallet_address WHERE id <> ?"
-    names = "SELECT public_name FROM wallet_address WHERE id <> ? AND public_name IS NOT NULL"
-    return (name for (name,) in tx.execute(f"{paths} UNION ALL {names}", (wallet_id, wallet_id)))
+def name_wallet(tx: Transaction, wallet_id: int, path: str, name: str | None) -> None:
+    """Gives the wallet at this path a public name, or none, and stores how both are read."""
+    read = {"path_as_read": as_read(path), "name_as_read": None if name is None else as_read(name)}
+    WALLETS.update(tx, wallet_id, public_name=name, **read)
+
+
+def is_name_of_another(tx: Transaction, name: str, wallet_id: int) -> bool:
+    """Whether a name is read like the path or the public name of another wallet."""
+    condition, read = "(path_as_read = ? OR name_as_read = ?) AND id <> ?", as_read(name)
+    return bool(number(tx, f"SELECT 1 FROM wallet_address WHERE {condition} LIMIT 1", read, read, wallet_id))
 
 
 def count_wallets(tx: Transaction) -> int:

@@ -2,7 +2,7 @@ import asyncio
 import logging
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +14,16 @@ from payres.core.store import migrations
 from payres.core.store.connections import connect_writer
 from payres.core.store.copies import copied
 from payres.core.store.database import Database
-from payres.core.store.migrations import FIRST, UnusableDatabase, execute_script, first_difference, migrate, version_of
+from payres.core.store.migrations import (
+    FIRST,
+    UnusableDatabase,
+    execute_script,
+    first_difference,
+    migrate,
+    migrate_copy,
+    version_of,
+)
+from payres.core.store.wallets import is_name_of_another
 from tests.helpers import TIMEOUT
 from tests.versions import NEWEST, SCHEMA, make_newest, make_up, make_version, plain
 
@@ -482,3 +491,22 @@ def test_bills_of_payments_under_way_at_the_upgrade_are_ended_too(path: str) -> 
     with closing(connect_writer(path)) as connection:
         found = connection.execute("SELECT id, kind, url, noted_at, due_at FROM made_elsewhere ORDER BY id").fetchall()
     assert found == [(id, "incoming-payment", f"https://b/{id}", 7, None) for id in ("refund", "send")]
+
+
+@pytest.mark.parametrize("migrated", [migrate_copy, lambda path: connect_writer(str(path)).close()])
+def test_wallets_of_before_are_found_by_names_as_they_are_read(path: str, migrated: Callable[[Path], None]) -> None:
+    """When the database is opened, and when a backup of it is restored."""
+    with plain(path) as connection:
+        make_version(connection, 55)
+        connection.executescript(
+            "INSERT INTO asset (id, code, scale) VALUES (1, 'EUR', 2);"
+            "INSERT INTO account (id, kind, asset_id) VALUES (1, 'wallet', 1), (2, 'wallet', 1);"
+            "INSERT INTO owner (id, created_at) VALUES (1, 1);"
+            "INSERT INTO wallet_address (id, path, public_name, asset_id, account_id, owner_id, created_at, tag) VALUES"
+            " (1, 'b-o-b', 'Café Аnna', 1, 1, 1, 1, 'a'), (2, 'carl', NULL, 1, 2, 1, 1, 'b');"
+        )
+    migrated(Path(path))
+    names = ["Bob", "CAFE ANNA", "Carl", "Bert"]
+    with plain(path) as connection:
+        found = {one: [is_name_of_another(connection, one, wallet) for wallet in (1, 2)] for one in names}
+    assert found == {"Bob": [False, True], "CAFE ANNA": [False, True], "Carl": [True, False], "Bert": [False, False]}

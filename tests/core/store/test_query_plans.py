@@ -264,6 +264,8 @@ NO_SEARCHES = (
     "RIGHT",
     "UNION ALL",
     "MERGE (UNION ALL)",
+    "MULTI-INDEX OR",  # its branches follow, each with a search
+    "INDEX ",
 )
 
 

@@ -14,6 +14,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final
 
+from payres.core.protocol.visible import as_read
 from payres.core.store.copies import copied, examine, remove_partial, rename, side_file
 
 log = logging.getLogger("payres.store")
@@ -173,7 +174,8 @@ def is_outdated(connection: sqlite3.Connection) -> bool:
 
 
 def execute_script(connection: sqlite3.Connection, script: str) -> None:
-    """Runs the statements in the open transaction; `executescript` would commit it first."""
+    """Runs the statements in the open transaction; `executescript` would commit it first. They may call `as_read`."""
+    connection.create_function("as_read", 1, as_read, deterministic=True)
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
