@@ -3,11 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Final, Literal
 
+from payres.accounts.mail import PAUSES as MAIL_PAUSES
 from payres.accounts.store import mail
 from payres.core.protocol.errors import WrongState, require
 from payres.core.protocol.visible import visible_url
 from payres.core.protocol.wire import Resource
 from payres.core.store.work import Work
+from payres.interledger.remote_resources import END_FOR
 from payres.interledger.store import remote_resources
 from payres.operator.declared.declarations import CommandLine, Listing, OperationForm, operation
 from payres.operator.declared.inputs import said
@@ -16,19 +18,23 @@ from payres.operator.store import due_work
 from payres.operator.store.due_work import DUE_KINDS, WaitingRow
 from payres.people.store import checkouts, standing_orders
 from payres.people.store.checkouts import CHECKOUTS
+from payres.webhooks.rounds import RETRY_PAUSES
 from payres.webhooks.store import webhooks
 
-DueState = Literal["set aside", "tried again", "due"]
+DueState = Literal["set aside", "tried again", "due", "can be kept"]
 WorkId = Annotated[
     str, said("The one in the list, such as webhook:0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11, or of all of a cause.")
 ]
 # What one of a kind is called, and several; and what is lost when it is given up.
 CALLED: Final[Mapping[str, tuple[str, str, str]]] = {
-    "mail": ("Mail", "mails", "It is never sent, and tells its owner nothing. One with a code can be asked for again."),
+    "mail": (
+        *("Mail", "mails"),
+        "It is never sent. What it says stands in the owner's wallet too; one with a code can be asked for again.",
+    ),
     "order": ("Date of a standing order", "dates of standing orders", ""),
     "order-payment": (
         *("Payment of a standing order", "payments of standing orders"),
-        "Nothing is taken for this date. Its owner is told.",
+        "Nothing is taken for this date, and its owner is told. Later dates stay.",
     ),
     "checkout": (
         *("Payment from another wallet", "payments from other wallets"),
@@ -41,18 +47,23 @@ CALLED: Final[Mapping[str, tuple[str, str, str]]] = {
     ),
     "webhook": (
         *("Events for an owner's webhook", "owners' webhooks with events"),
-        "They can be sent again for 30 days, by `payres webhook replay`.",
+        "They can be sent again for 30 days, from the page of the webhook.",
     ),
     "sending": ("Payment to another server", "payments to other servers", ""),
     "packet": ("Packet to a peer", "packets", ""),
+    "removal": ("Removal of a second step", "removals of second steps", ""),
 }
+# The pauses between all tries, or how long what waits is tried.
+PAUSES: Final = {"mail": MAIL_PAUSES, "webhook": RETRY_PAUSES}
+TRIED_FOR: Final = {"order-payment": standing_orders.LATE, "elsewhere": END_FOR}
 CAUSE: Final = "*"  # begins the label of what stands for all of a cause
 
 
 class DueWork(Resource, frozen=True, kw_only=True):
     """What waits. `wallet` is the path of the one that it is for; `about` the kind of a mail, or the URL of a payee, a
     payer or a webhook. `next_attempt_at` is null for what is `set aside`; `last_error` is why the last one failed.
-    `count` is more than 1 for what stands for several that wait for the same cause, and has the earliest times."""
+    A second step that `can be kept` is removed then. `count` is more than 1 for what stands for several that wait for
+    the same cause, and has the earliest times."""
 
     id: str
     kind: str
@@ -69,6 +80,7 @@ class DueWork(Resource, frozen=True, kw_only=True):
 def due(work: Work, row: WaitingRow) -> DueWork:
     is_later = row.next_try is not None and (row.next_try > work.now or row.attempts > 0)
     state = "set aside" if row.next_try is None else "tried again" if is_later else "due"
+    state = "can be kept" if row.kind == "removal" else state
     made = {"id": f"{row.kind}:{row.label}", "state": state, "next_attempt_at": row.next_try, "last_error": row.why}
     return represent(DueWork, row, count=row.number, **made)
 
@@ -115,6 +127,13 @@ def causes(work: Work) -> Sequence[tuple[WaitingRow, Sequence[WaitingRow]]]:
     return [(_merged(rows), rows) for rows in found.values()]
 
 
+def given_up_at(row: WaitingRow) -> int | None:
+    """About when the server gives it up if it never succeeds, in microseconds UTC; None if nobody knows."""
+    if row.next_try is not None and row.kind in PAUSES:
+        return row.next_try + sum(PAUSES[row.kind][row.attempts :])
+    return row.since + TRIED_FOR[row.kind] if row.kind in TRIED_FOR else None
+
+
 def _host(about: str) -> str:
     return visible_url(about).host if "://" in about else ""
 
@@ -133,7 +152,8 @@ def place_of(one: DueWork) -> Cell:
     kind, _, label = one.id.partition(":")
     is_unresolved = kind == "packet" and one.state == "set aside"
     own = "payments" if kind == "sending" else "packets" if is_unresolved else ""
-    return Cell(name_of(one), "long", path_of(own, label) if own else path_of("due", one.id))
+    path = ("wallets", label, "owner") if kind == "removal" else (own, label) if own else ("due", one.id)
+    return Cell(name_of(one), "long", path_of(*path))
 
 
 def _see(one: DueWork) -> Cell | None:
@@ -251,8 +271,8 @@ def _on_agenda(work: Work, id: str) -> Sequence[WaitingRow]:
     """Raises NotFound, and WrongState for what the Interledger node does."""
     rows = _rows(work, id)
     if rows[0].kind not in DUE_KINDS:
-        sentence = "The server tries this by itself, and an unresolved packet is resolved with its peer"
-        raise WrongState(sentence, advice="`payres peer unresolved NAME` lists those")
+        sentence = "The server does this by itself, or you on the page of a peer or an owner"
+        raise WrongState(sentence, advice="See `payres peer unresolved NAME` and `payres wallet keep-factors PATH`")
     return rows
 
 

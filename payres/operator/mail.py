@@ -7,6 +7,8 @@ from payres.accounts.mail import MailAttempt
 from payres.core.process.settings import mail_address
 from payres.core.protocol.errors import InvalidRequest, WrongState
 from payres.core.protocol.wire import Resource
+from payres.core.remote.ip_addresses import THREADS
+from payres.core.store import audit
 from payres.operator.declared.declarations import CommandLine, ContextUnits, OperationForm, operation
 from payres.operator.declared.inputs import Name, said
 from payres.people.notice_texts import Notice, envelope
@@ -32,6 +34,8 @@ class TakenMail(Resource, frozen=True, kw_only=True):
         back="/health",
     ),
     noun="mail",
+    audits="mail.test",
+    told="sent a test",
 )
 async def test(
     call: ContextUnits,
@@ -50,7 +54,9 @@ async def test(
         raise InvalidRequest(f"{address} is no e-mail address, or has more than ASCII before the @", field="address")
     notice = Notice("A test", [f"This is how notices of {name} arrive."])
     message = envelope(context, to, notice, context.clock.now())
-    outcome = await asyncio.to_thread(MailAttempt(context.settings, name).send, message)
+    send = MailAttempt(context.settings, name).send
+    outcome = await asyncio.get_running_loop().run_in_executor(THREADS, send, message)
+    await call.write(lambda work: audit.record(work, "mail.test", to, answer=outcome.said))
     if not outcome.is_sent:
         raise WrongState(f"{host} did not take it: {outcome.said}")
     return TakenMail(sent=True, host=host, answer=outcome.said)

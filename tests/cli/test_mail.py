@@ -29,6 +29,8 @@ def test_mail_is_sent_and_the_answer_shown(payres: Command, as_json: AsJson, pos
     assert as_json("mail", "test", ADDRESS) == {"sent": True, "host": "127.0.0.1", "answer": "250 taken"}
     assert [one["Subject"] for one in post.to(ADDRESS)] == ["A test", "A test"]
     assert text_of(post.received[0]).startswith("This is how notices of ")
+    [entry, _] = as_json("audit", "list", "--action", "mail.test")["entries"]
+    assert (entry["object"], entry["details"]) == (ADDRESS, {"answer": "250 taken"})
 
 
 def test_refusal_is_shown(payres: Command, post: MailServer) -> None:

@@ -160,7 +160,8 @@ def test_certificate_that_nobody_has_renewed(
     tls = server_tls(pem, "localhost", timedelta(days=90 - days), timedelta(days=days))
     monkeypatch.setenv("SSL_CERT_FILE", str(pem))
     with proxy(lambda handler: described(handler, "https"), tls) as url:
-        assert findings(url)["TLS"].startswith(f"{seen}the certificate is valid until ")
+        assert findings(url)["TLS"].startswith(f"{seen}the certificate ends ")
+        assert f": {days} of 90 days are left" in findings(url)["TLS"]
 
 
 @pytest.mark.parametrize("date", ["yesterday", "Tue, 01 Jan 99999 00:00:00 GMT", ""])

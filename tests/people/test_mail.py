@@ -591,7 +591,7 @@ def test_what_a_mail_server_says_is_safe_to_show_and_names_the_address_nowhere(
     assert error == "451 <the address>[2J no"
     assert f"a mail was not taken (password): {error}" in caplog.text
     [seen] = [one.seen for one in payres.read(doctor.examine) if one.subject == "mail"]
-    assert seen == f"1 waiting; the last attempt failed: {error}"
+    assert seen == f"mail is not sent: {error}; 1 waiting"
 
 
 def test_purge_of_events_waits_for_the_cursor(tmp_path: Path, post: MailServer) -> None:

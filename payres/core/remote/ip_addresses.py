@@ -122,6 +122,7 @@ class _Threads(Executor):
     def submit(self, function: Callable[..., T], /, *args: object, **options: object) -> "Future[T]":
         """Raises RuntimeError if the system has no more threads."""
         future = Future[T]()
+        future.set_running_or_notify_cancel()  # who waits may stop, and the thread goes on
 
         def run() -> None:
             try:

@@ -1,34 +1,43 @@
 """The page of what waits: what is for operators first, then what is tried again by itself, a row for each cause."""
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 from starlette.responses import Response
 
+from payres.accounts.store.owners import wallets_of
 from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.store.work import Work
+from payres.html.html import operators_language
 from payres.html.language import Language
 from payres.operator import due_work
+from payres.operator.audit import told, who_set
 from payres.operator.declared.declarations import OperationForm, operation_of
 from payres.operator.declared.shapes import Cell, path_of
-from payres.operator.due_work import CALLED, GIVE_UP, DueWork, causes, due, list_due, name_of, place_of
+from payres.operator.due_work import CALLED, GIVE_UP, DueWork, causes, due, given_up_at, list_due, name_of, place_of
+from payres.operator.owners import require_owner
 from payres.operator.pages.lists import show_list
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.store.due_work import DUE_KINDS, WaitingRow
+from payres.operator.wallets import keep_wallet_factors
 
+DeclaredRule = Callable[..., Any]
 FEW: Final = 5  # things of one cause that are shown
+YOURS: Final = ("set aside", "can be kept")
 
 
 class Waiting(NamedTuple):
-    """A cause with its name and times in microseconds UTC, and the first things of it, each with its page; what can be
-    done about all of them, and a page that says more; what is lost if they are given up."""
+    """A cause with its name, why it waits and times in microseconds UTC; the first things of it, each with its page;
+    what becomes of them; what can be done about all, and a page that says more; what is lost if they are given up."""
 
     cause: DueWork
     name: str
+    why: str
     since: int
     next_try: int | None
     things: Sequence[tuple[DueWork, Cell]]
+    future: str
     forms: Sequence[tuple[OperationForm, str]]
     more: tuple[str, str] | None
     lost: str
@@ -43,7 +52,7 @@ async def page(visit: OperatorVisit) -> Response:
         return [_waiting(work, visit, one, rows[:FEW]) for one, rows in causes(work)]
 
     found = await visit.read(unit)
-    mine, others = ([one for one in found if (one.cause.state == "set aside") is mine] for mine in (True, False))
+    mine, others = ([one for one in found if (one.cause.state in YOURS) is mine] for mine in (True, False))
     return visit.show(
         "due.html",
         parts_of=[("For you", "since", mine), ("Tried again by itself", "next try", others)],
@@ -55,19 +64,46 @@ async def page(visit: OperatorVisit) -> Response:
 
 
 def _waiting(work: Work, visit: OperatorVisit, row: WaitingRow, rows: Sequence[WaitingRow]) -> Waiting:
-    one, things = due(work, row), [due(work, each) for each in rows]
-    rules = [due_work.retry] * (one.kind in DUE_KINDS) + [due_work.give_up] * (one.kind in GIVE_UP)
+    one, language = due(work, row), operators_language(visit.request)
+    if one.kind == "removal":
+        return _removal(work, visit, row, language)
+    things = [due(work, each) for each in rows]
+    rules: list[DeclaredRule] = [due_work.retry] * (one.kind in DUE_KINDS) + [due_work.give_up] * (one.kind in GIVE_UP)
     all_of_it = "all" if one.count > 1 else "it"
     forms = [
-        (form._replace(title=form.title or f"Try {all_of_it} now"), ADMIN_ROOT + form.url_of({"id": one.id}))
-        for operation in map(operation_of, rules)
-        if (form := operation.form) and visit.may(operation)
+        (form._replace(title=form.title or f"Try {all_of_it} now"), url)
+        for form, url in _forms(visit, rules, id=one.id)
     ]
     is_unknown = one.kind == "packet" and one.state == "set aside"
     resolve = ("It arrived, or not", path_of("peers", one.about)) if is_unknown else None
     more = ("Why", f"{ADMIN_ROOT}/health#mail") if one.kind == "mail" and one.next_attempt_at else resolve
     shown = [(each, place_of(each)) for each in things]
-    return Waiting(one, name_of(one), row.since, row.next_try, shown, forms, more, CALLED[one.kind][2])
+    ends_at, said = given_up_at(row), [f"Tried {row.attempts} time{'s' * (row.attempts > 1)}."] * (row.attempts > 0)
+    if ends_at and row.next_try and ends_at > work.now:
+        ends = language.moment(ends_at)
+        said.append(f"Given up by itself {'on ' * ends[0].isdigit()}{ends}.")
+    times, why = (row.since, row.next_try), one.last_error or "Due now"
+    return Waiting(one, name_of(one), why, *times, shown, " ".join(said), forms, more, CALLED[one.kind][2])
+
+
+def _removal(work: Work, visit: OperatorVisit, row: WaitingRow, language: Language) -> Waiting:
+    """A second step of an owner that is removed unless somebody keeps it."""
+    one, owner, path = due(work, row), require_owner(work, row.label), path_of("wallets", row.label, "owner")
+    asked, opened = who_set(work, row.label, "why"), ", ".join(each.path for each in wallets_of(work, owner.id))
+    name = f"The second step of {row.label} is removed {language.moment(row.next_try or 0)}"
+    why = f"{told(asked)[0].text} asked for it: “{asked.details['why']}”" if asked else ""
+    future = f"From then on the password alone opens {opened}. The owner can say no until then, and so can you."
+    forms = _forms(visit, [keep_wallet_factors], wallet=row.label)
+    return Waiting(one, name, why, row.since, row.next_try, [], future, forms, ("The owner", path), "")
+
+
+def _forms(visit: OperatorVisit, rules: Sequence[DeclaredRule], **names: str) -> Sequence[tuple[OperationForm, str]]:
+    """The forms of what the operator may do, and their URLs."""
+    return [
+        (form, ADMIN_ROOT + form.url_of(names))
+        for operation in map(operation_of, rules)
+        if (form := operation.form) and visit.may(operation)
+    ]
 
 
 def waits(work: Work, language: Language) -> tuple[int, str] | None:

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from starlette.responses import Response
 
-from payres.core.protocol.clock import times_in_words
+from payres.core.protocol.clock import parse_time, times_in_words
 from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.visible import visible_url
 from payres.core.store.work import Work
@@ -57,10 +57,11 @@ class Ask(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A finding on a page: its anchor and state, what is wrong and since when, what follows and what helps; the word of
-    a link to it; what puts it right, and a page."""
+    """A finding on a page: its anchor, subject and state, what is wrong and since when, what follows and what helps;
+    the word of a link to it; what puts it right, and a page."""
 
     id: str
+    subject: str
     state: str
     title: str
     detail: str
@@ -79,8 +80,10 @@ def findings(work: Work, visit: OperatorVisit) -> Sequence[Shown]:
 
 def _shown(visit: OperatorVisit, one: Diagnosis) -> Shown:
     language, kind = operators_language(visit.request), one.subject.partition(" ")[0]
+    in_words = partial(times_in_words, shown=lambda text: language.moment(parse_time(text)))
     words, *page = one.page or ("",)
     what, _, detail = one.seen.partition(": ")
+    title = URL.sub(lambda url: visible_url(url[0]).host, what if URL.match(what) else what[:1].upper() + what[1:])
     since = f"Since {language.moment(one.since)}" if one.since else ""
     advice = COMMAND.sub(words, ended(one.fix or ""), count=1) if words else ended(one.fix or "")
     names = dict.fromkeys(("name", "id"), (page or [""])[-1])
@@ -89,10 +92,11 @@ def _shown(visit: OperatorVisit, one: Diagnosis) -> Shown:
     page = page[:1] if kind == "rate" else page  # one that is not set has no page
     return Shown(
         id="-".join(one.subject.split()),
+        subject=one.subject,
         state=STATES[one.badness],
-        title=times_in_words(URL.sub(lambda url: visible_url(url[0]).host, f"{one.subject}: {what}"), language.stamp),
-        detail=times_in_words(": ".join(filter(None, (since, detail))), language.stamp),
-        advice=times_in_words(advice, language.stamp),
+        title=in_words(title),
+        detail=in_words(": ".join(filter(None, (since, detail)))),
+        advice=in_words(advice),
         label=GO.get(kind, "Look"),
         forms=[
             (operation.form._replace(title=title), ADMIN_ROOT + operation.form.url_of(names))

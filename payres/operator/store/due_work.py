@@ -1,4 +1,5 @@
-"""SQL of what waits: the due work of each kind, and what the Interledger node does without the agenda."""
+"""SQL of what waits: the due work of each kind, what the Interledger node does without the agenda, and removals of
+owners' second steps."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -30,6 +31,10 @@ _PACKETS: Final = (
     " ON p.id = k.to_peer_id LEFT JOIN outgoing_payment o ON o.id = k.outgoing_payment_id"
     " LEFT JOIN wallet_address w ON w.id = o.wallet_address_id"
     " WHERE k.state = '{}' AND k.expires_at <= ? ORDER BY k.id LIMIT ?"
+)
+_REMOVALS: Final = (
+    f"SELECT 'removal', {_OF_OWNER.format('f.owner_id')}, {_OF_OWNER.format('f.owner_id')}, 'second step', f.asked_at,"
+    " 0, NULL, f.due_at FROM factor_removal f WHERE f.owner_id NOTNULL AND f.due_at > ? ORDER BY f.due_at LIMIT ?"
 )
 
 
@@ -110,11 +115,12 @@ def waiting(tx: Transaction, name: str, now: int) -> Sequence[WaitingRow]:
 
 
 def all_waiting(tx: Transaction, now: int) -> Iterator[WaitingRow]:
-    """What waits of all kinds, and at the node."""
+    """What waits of all kinds, at the node, and for owners to say no."""
     for name in DUE_KINDS:
         yield from waiting(tx, name, now)
     for sql in (_SENDING, _PACKETS.format("doubtful"), _PACKETS.format("prepared")):
         yield from (WaitingRow(*row) for row in tx.execute(sql, (now - SLOW, MOST)))
+    yield from (WaitingRow(*row) for row in tx.execute(_REMOVALS, (now, MOST)))
 
 
 class DueCount(NamedTuple):

@@ -9,7 +9,6 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -27,6 +26,7 @@ from payres.core.protocol.amounts import Asset, describe_amount
 from payres.core.protocol.clock import DAY, MINUTE, SECOND, SystemClock, format_time, lasts
 from payres.core.protocol.urls import ROOT_WALLET_PATH, Urls, is_loopback
 from payres.core.protocol.visible import visible_line
+from payres.core.remote.ip_addresses import THREADS
 from payres.core.store import accounts
 from payres.core.store.accounts import LOW_PART
 from payres.core.store.connections import changed_at, free_bytes, is_followed, is_served, log_bytes
@@ -82,8 +82,9 @@ MAIL_TEST: Final = "a test", "due"
 
 class Diagnosis(msgspec.Struct, frozen=True):
     """A checked subject and its state; `fix` says what to do, None if nothing is wrong. A `warning` may be harmless.
-    On pages, `page` stands in place of the first command in `fix`. It is so `since` a time in microseconds UTC, None
-    if that is not known."""
+    Then `seen` is a sentence that needs no subject, up to a colon and details: the heading of a page. There, `page`
+    stands in place of the first command in `fix`. It is so `since` a time in microseconds UTC, None if that is not
+    known."""
 
     subject: str
     seen: str
@@ -147,9 +148,17 @@ def others(work: Work) -> Sequence[Callable[[], Iterable[Look]]]:
 
 
 def ask(looks: Sequence[Callable[[], Iterable[Look]]]) -> Sequence[Diagnosis]:
-    """The findings of `others`, a few of which are asked at the same time. Blocks."""
-    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        return _findings(chain(*pool.map(lambda look: [*look()], looks)))
+    """The findings of `others`, a few of which are asked at the same time. Blocks, but no process that ends."""
+    found: list[Sequence[Look]] = [()] * len(looks)
+    left = iter(enumerate(looks))
+
+    def ask_some() -> None:
+        for n, look in left:
+            found[n] = [*look()]
+
+    for asked in [THREADS.submit(ask_some) for _ in range(ASKED_AT_ONCE)]:
+        asked.result()
+    return _findings(chain(*found))
 
 
 def combined(found: Sequence[Diagnosis], others: Sequence[Diagnosis]) -> Sequence[Diagnosis]:
@@ -190,22 +199,26 @@ def _backups(work: Work) -> Iterator[Look]:
     if directory and not (os.path.isdir(directory) and os.access(directory, os.W_OK)):
         fix = "The server cannot make backups: create the directory, or set backup_directory to another one"
         yield "backup_directory", f"{directory} is not a directory that payres may write to", True, fix
-    good, broken = (made_in(Path(directory), Path(work.settings.database), suffix)[-1:] for suffix in ("", BROKEN))
-    good_at, broke_at = (time_of(one[0], work.settings.database) or 0 if one else 0 for one in (good, broken))
-    if directory and broken and broke_at >= max(good_at, made_at or 0):
+    good, bad = (made_in(Path(directory), Path(work.settings.database), suffix) for suffix in ("", BROKEN))
+    good_at = max([time_of(one, work.settings.database) or 0 for one in good[-1:]] + [made_at or 0])
+    broken = [(at, one) for one in bad if (at := time_of(one, work.settings.database) or 0) >= good_at]
+    if directory and broken:
         fix = "It cannot be restored, until the next good one (`payres backup`). The log of the server names the fault"
-        last = f". The last good one is of {format_time(max(good_at, made_at or 0))}" if good_at or made_at else ""
+        last = f". The last good one is of {format_time(good_at)}" if good_at else ""
         fix = f"{fix}; docs/operating.md says what to do about it{last}"
-        yield "broken backup", f"the newest copy is broken: {broken[0]}", True, fix, BACK_UP, broke_at
+        few = "1 backup is" if len(broken) == 1 else f"{len(broken)} backups are"
+        yield "broken backup", f"{few} broken: the newest copy, {broken[-1][1]}", True, fix, BACK_UP, broken[0][0]
     if made_at is None:
         fix = "Set backup_every, make one with `payres backup`, or let Litestream copy: docs/how-to/backup.md"
         is_needed = not is_loopback(work.urls.host) or _has_money_since(work, earliest)
-        yield "backup", "payres has made none", is_needed, fix, BACK_UP
+        yield "backup", "payres has made no backup", is_needed, fix, BACK_UP
     else:
         fix = "Make backups daily: docs/how-to/backup.md says how"
         if every:
             fix = f"backup_every says each {work.settings.backup_every} seconds: the server's log has why it made none"
-        yield "backup", f"the last one was made at {format_time(made_at)}", made_at < earliest, fix, BACK_UP
+        is_old = made_at < earliest
+        seen = f"no backup was made since {format_time(made_at)}" if is_old else ""
+        yield "backup", seen or f"the last one was made at {format_time(made_at)}", is_old, fix, BACK_UP
 
 
 def _ledger(work: Work) -> Iterator[Look]:
@@ -214,12 +227,13 @@ def _ledger(work: Work) -> Iterator[Look]:
     page = "the ledger check", "health", "ledger"
     if broken is not None:
         fix = "Accept no payments until it does: docs/operating.md"
-        yield "ledger", f"its invariant `{broken}` did not hold", True, fix
+        yield "ledger", f"the ledger does not add up: its invariant `{broken}` did not hold", True, fix
     elif checked_at is not None:
         is_old = not lasts(checked_at + time, work.now, time)
-        yield "ledger", f"all its invariants held at {format_time(checked_at)}", is_old, fix, page
+        seen = f"the ledger was not checked since {format_time(checked_at)}" if is_old else ""
+        yield "ledger", seen or f"all its invariants held at {format_time(checked_at)}", is_old, fix, page
     else:
-        yield "ledger", "it has not been checked yet", _has_money_since(work, work.now - time), fix, page
+        yield "ledger", "the ledger has not been checked yet", _has_money_since(work, work.now - time), fix, page
 
 
 def _has_money_since(work: Work, time: int) -> bool:
@@ -230,7 +244,7 @@ def _has_money_since(work: Work, time: int) -> bool:
 
 def _liquidity(work: Work) -> Iterator[Look]:
     for code, scale, balance in status.low_liquidity(work):
-        seen = f"{describe_amount(balance, Asset(code, scale))} is left, little of what there was"
+        seen = f"little liquidity is left: {describe_amount(balance, Asset(code, scale))}"
         deposit = f"payres liquidity deposit AMOUNT --asset {code} --scale {scale}"
         fix = f"Deposit more with `{deposit}`, or exchanges into it will fail"
         yield f"liquidity {code}", seen, True, fix, ("the page of the currency", "assets", code, str(scale))
@@ -250,7 +264,7 @@ def _settings(work: Work) -> Iterator[Look]:
     yield "base URL", seen, work.settings.base_url.startswith("http:"), fix
     if work.settings.allow_private_hosts:
         fix = "Set it to false: anyone can make the server send requests inside your network"
-        yield "allow_private_hosts", "it is on, and base_url is public", True, fix
+        yield "allow_private_hosts", "allow_private_hosts is on, and base_url is public", True, fix
 
 
 def _rates(work: Work) -> Iterator[Look]:
@@ -260,8 +274,8 @@ def _rates(work: Work) -> Iterator[Look]:
         yield "rates service", "no rate of rates_url is valid now", WARNS, fix
     fix = "Payments between them are refused. Set one (`payres rate set`), or a service with rates_url, unless nobody"
     for base, counter in lacking.here[:SHOWN_RATES]:
-        seen, page = "no valid rate: somebody wanted it, or it has expired", ("here", "rates", base, counter)
-        yield f"rate {base}/{counter}", seen, WARNS, f"{fix} is to exchange them", page
+        seen, page = f"no rate from {base} to {counter}: somebody wanted it, or it has expired", ("here", "rates")
+        yield f"rate {base}/{counter}", seen, WARNS, f"{fix} is to exchange them", (*page, base, counter)
     if len(lacking.here) > SHOWN_RATES:
         seen = f"no valid rate for {some([*map('/'.join, lacking.here[SHOWN_RATES:])])}"
         yield "exchange rates", seen, WARNS, f"{fix} is to exchange them", ("the page of exchange rates", "rates")
@@ -279,37 +293,42 @@ def _peers(work: Work) -> Iterator[Look]:
         used, credit = peer.held - peer.balance, -peer.floor
         if credit and (credit - used) * LOW_PART <= credit:
             most = describe_amount(credit, peer.asset).removeprefix(f"{peer.asset_code} ")
-            seen = f"it owes {100 * used // credit} % of its credit: {describe_amount(used, peer.asset)} of {most}"
+            share = f"{100 * used // credit} % of its credit"
+            seen = f"{subject} owes {share}: {describe_amount(used, peer.asset)} of {most}"
             yield subject, f"{seen}. At the limit, payments from there stop", WARNS, settle, page
         elif peer.last_error_at is not None and lasts(peer.last_error_at + DAY, work.now, DAY):
             fix = f"Compare the settings in `payres peer show {peer.name}` with its operator"
             pay = f"Pay it and record that (`payres peer withdraw {peer.name} AMOUNT`), or ask it for a higher limit"
             of_credit = {ABOVE_LIMIT: settle, SHORT_THERE: pay}.get(peer.last_error or "")
-            seen = f"its last error, at {format_time(peer.last_error_at)}: {peer.last_error}"
-            yield subject, seen, WARNS if of_credit else True, of_credit or fix, page
+            seen = f"a payment with {peer.name} failed: {peer.last_error}"
+            yield subject, seen, WARNS if of_credit else True, of_credit or fix, page, peer.last_error_at
     unresolved = packets.count_unresolved(work)
     if unresolved:
         fix = "List them with `payres peer unresolved NAME` and resolve each with its peer"
-        yield "packets", f"{unresolved} unresolved", True, fix, ("the page What waits", "due")
+        seen = "1 packet is unresolved" if unresolved == 1 else f"{unresolved} packets are unresolved"
+        yield "packets", seen, True, fix, ("the page What waits", "due")
 
 
 def _webhooks(work: Work) -> Iterator[Look]:
     for webhook in webhooks.webhooks_of(work, None):
-        subject, page = f"webhook {webhook.name or webhook.url}", ("webhooks", webhook.id)
+        name, page = webhook.name or webhook.url, ("webhooks", webhook.id)
+        subject = f"webhook {name}"
         since = webhook.last_attempt_at
         if webhook.state == "paused":
             yield subject, "it is paused, and its events wait for 30 days", False, ""
         elif not webhook.active:
             fix = f"When it works again: `payres webhook test {webhook.id}`. Else: `payres webhook remove {webhook.id}`"
-            yield subject, "it answered 410 Gone and is disabled", True, fix, ("its page sends a test", *page), since
+            seen = f"{subject} answered 410 Gone and is disabled"
+            yield subject, seen, True, fix, ("its page sends a test", *page), since
         elif webhook.last_error is not None:
             fix = f"`payres webhook attempts {webhook.id}` has the answers, `payres webhook test {webhook.id}` tries it"
-            yield subject, f"the last attempt failed: {webhook.last_error}", True, fix, ("Its page", *page), since
+            seen = f"{subject} takes no events: {webhook.last_error}"
+            yield subject, seen, True, fix, ("Its page", *page), since
     failed = webhooks.count_failed_deliveries(work)
     if failed:
         fix = "When the webhooks work again: `payres webhook replay --failed`"
         again = "the page of each sends them again", "webhooks"
-        yield "events", f"{failed} were not delivered and are not sent again", True, fix, again
+        yield "events", f"{failed} event{'s' * (failed > 1)} could not be delivered", True, fix, again
 
 
 def _mail(work: Work) -> Iterator[Look]:
@@ -317,7 +336,7 @@ def _mail(work: Work) -> Iterator[Look]:
         yield "mail", "it is off, so owners get no notices (smtp_host)", False, ""
         return
     count, error, since = mail.waiting(work, work.now)
-    seen = f"{count} waiting" + (f"; the last attempt failed: {error}" if error else "")
+    seen = f"mail is not sent: {error}; {count} waiting" if error else f"{count} waiting"
     yield "mail", seen, error is not None, MAIL_FIX, MAIL_TEST, since
 
 
@@ -326,7 +345,7 @@ def _smtp(known: _Known) -> Iterator[Look]:
     host = known.settings.smtp_host
     if host:
         outcome = MailAttempt(known.settings, known.urls.host).greet()
-        seen = f"{host} takes mail" if outcome.is_usable else f"{host} takes no mail: {outcome.said}"
+        seen = f"{host} takes mail" if outcome.is_usable else f"mail is not sent: {outcome.said} ({host})"
         yield "mail", seen, not outcome.is_usable, MAIL_FIX, MAIL_TEST
 
 
@@ -336,9 +355,10 @@ def _due(work: Work) -> Iterator[Look]:
     oldest = min((one.oldest for one in counts if one.oldest is not None), default=work.now)
     if aside:
         fix = "`payres due list` says why; `payres due retry ID` tries it again, `payres due give-up ID` ends it"
-        yield "due work", f"{aside} set aside after {MOST_FAULTS} faults of payres", True, fix, page
+        seen = f"{aside} thing{' is' if aside == 1 else 's are'} set aside: after {MOST_FAULTS} faults of payres"
+        yield "due work", seen, True, fix, page
     elif oldest < work.now - LATE:
-        seen = f"something has been due since {format_time(oldest)}"
+        seen = f"something has been due for long: since {format_time(oldest)}"
         yield "due work", seen, WARNS, "`payres due list` shows what waits, and why", page, oldest
 
 
@@ -474,7 +494,8 @@ def _connections(settings: Settings, url: str) -> Iterator[Look]:
         is_late = left < min((end - start) // CERTIFICATE_PART, CERTIFICATE_SECONDS)
         problem = WARNS if is_late and left > LAST_SECONDS else is_late
         fix = "Renew the certificate; a proxy such as Caddy does so by itself"
-        yield "TLS", f"the certificate is valid until {format_time(end * SECOND)}", problem, fix
+        seen = f"the certificate ends {'on ' if left > LAST_SECONDS else ''}{format_time(end * SECOND)}"
+        yield "TLS", f"{seen}: {left / 86400:.0f} of {(end - start) // 86400} days are left", problem, fix
 
 
 def _kept(settings: Settings) -> str:

@@ -13,6 +13,7 @@ from payres.core.http.context import Context
 from payres.core.process.worker import Worker
 from payres.core.protocol.clock import format_time_if_any, times_in_words
 from payres.core.protocol.wire import Resource
+from payres.core.remote.ip_addresses import THREADS
 from payres.core.store.work import Work
 from payres.operator.declared.declarations import CommandLine, ContextUnits, OperationForm, operation
 from payres.operator.declared.shapes import Time, represent
@@ -61,7 +62,7 @@ def examine_all(work: Work, context: Context) -> Sequence[Diagnosis]:
     services, found = operator_of(context), [*doctor.examine(work)]
     backup = services.long_works.latest.get("backup")
     if backup and backup.problem and (backup.ended_at or 0) > (backups.last_backup(work, work.now) or 0):
-        fix, seen = "Put that right, then make one: `payres backup`", f"the last one failed: {backup.problem}"
+        fix, seen = "Put that right, then make one: `payres backup`", f"the last backup failed: {backup.problem}"
         found.append(Diagnosis("failed backup", seen, fix, page=BACK_UP, since=backup.ended_at))
     return combined(found, services.others.found)
 
@@ -117,7 +118,8 @@ async def look(call: ContextUnits) -> Health:
 
 async def ask_others(context: Context) -> float:
     """Asks others, and keeps what they say; returns the seconds until the next time."""
-    found = await asyncio.to_thread(doctor.ask, await context.database.read(doctor.others))
+    looks = await context.database.read(doctor.others)
+    found = await asyncio.get_running_loop().run_in_executor(THREADS, doctor.ask, looks)
     operator_of(context).others.note(found, context.clock.now())
     return LOOK_SECONDS
 

@@ -2,17 +2,25 @@
 
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import pytest
 
+from payres.accounts.mail import PAUSES
 from payres.accounts.store import mail
 from payres.accounts.store.mail import MAILS, AddressRecord
-from payres.core.protocol.clock import HOUR
+from payres.accounts.store.owners import OF_OWNERS
+from payres.core.protocol.clock import DAY, HOUR, SECOND
 from payres.core.store.work import Work
+from payres.operator.due_work import list_due
+from payres.operator.owners import require_owner
+from payres.operator.wallets import remove_wallet_factors
 from tests.instance import Instance
 from tests.operator.pages.browser import PASSWORD, Browser
 from tests.operator.pages.seed import fill
+from tests.operator.pages.test_server import press
 from tests.operator.test_due_work import mail_set_aside
+from tests.operator.upkeep.test_restored_rights import turn_codes_on
 
 MANY = 7
 
@@ -44,6 +52,9 @@ def test_what_is_for_operators_comes_first_and_a_cause_is_one_row(waiting: Insta
     assert 'href="/admin/peers/second">It arrived, or not</a>' in mine
     assert re.findall("<b><bdi>([^<]+)</bdi></b>", others) == [f"{MANY} mails: alice"]
     assert "535 authentication failed" in others
+    ends = waiting.clock.now() + HOUR + sum(PAUSES[2:])
+    day = datetime.fromtimestamp(ends / SECOND, UTC)
+    assert f"<p>Tried 2 times. Given up by itself on {day.day} {day:%b}" in others
     assert others.count("<li><time") == 5
     assert f'<a href="/admin/due?kind=mail">All {MANY}</a>' in others
     assert len(ann.rows("/admin/due", kind="mail")) == MANY + 1
@@ -70,3 +81,26 @@ def test_all_of_a_cause_is_tried_and_given_up(waiting: Instance, ann: Browser, r
         None
     ] * MANY
     assert ann.get(path.removesuffix("/try")).headers["location"] == "/admin/due"
+
+
+def test_removal_of_a_second_step_stands_first_and_is_stopped_there(
+    waiting: Instance, ann: Browser, reader: Browser
+) -> None:
+    def ask(work: Work) -> None:
+        turn_codes_on(work, OF_OWNERS, require_owner(work, "alice"))
+        remove_wallet_factors(work, "alice", "lost the telephone")
+
+    waiting.write(ask)
+    mine = parts(ann)[0]
+    assert re.search("<bdi>The second step of alice is removed tomorrow, [0-9:]{5}</bdi>", mine)
+    assert "asked for it: “lost the telephone”" in mine
+    assert "From then on the password alone opens alice. The owner can say no until then, and so can you." in mine
+    assert 'href="/admin/wallets/alice/owner">The owner</a>' in mine
+    assert "keep-factors" not in parts(reader)[0]
+    [row] = ann.rows("/admin/due", kind="removal")
+    assert row["State"] == "can be kept"
+    assert press(ann, "/admin/due", "/admin/wallets/alice/keep-factors", "keep").status_code == 303
+    assert "The second step of alice" not in parts(ann)[0]
+    waiting.write(lambda work: remove_wallet_factors(work, "alice", "lost the telephone"))
+    waiting.clock.advance(DAY // SECOND)
+    assert not waiting.read(lambda work: list_due(work, "removal")), "the next sign-in ends it"

@@ -59,7 +59,7 @@ def test_all_is_in_order_until_a_peer_is_down_and_the_overview_is_not_calm(payre
     assert "1 thing is wrong" in look(payres, ann)
     shown = finding(ann, "peer-tide")
     assert "<details open>" in shown
-    assert "Peer tide: 127.0.0.1:1 does not answer" in shown
+    assert "<b><bdi>127.0.0.1:1 does not answer</bdi></b>" in shown
     assert re.search(r"Since today, [\d:]{5}: ", shown)
     assert re.findall(r'(?:action|href)="([^"]+)"', shown) == [
         *("/admin/health/look", "/admin/peers/tide/change", "/admin/peers/tide")
@@ -84,6 +84,7 @@ def test_backup_is_made_where_it_is_missed(payres: Instance, ann: Browser, monke
     broken = payres.read(lambda work: work.settings.backup_directory) + "/payres-20010101T000000Z.db.broken"
     with open(broken, "w", encoding="utf-8"):
         shown = finding(ann, "broken-backup")
+    assert "<b><bdi>1 backup is broken</bdi></b>" in shown
     assert "It cannot be restored, until the next good one (Back up now)." in shown
     assert press(ann, "/admin/health", "/admin/backups/make", "make").status_code == 303
     wait_until(lambda: operator_of(payres.context).long_works.latest["backup"].ended_at, "the backup does not end")
@@ -94,7 +95,7 @@ def test_missing_rate_is_set_from_the_page(payres: Instance, ann: Browser) -> No
     for code in ("EUR", "JPY"):
         payres.create_wallet(code.lower(), code)
     payres.write(lambda work: missing_rates.note_missing_rates(work, [("EUR", "JPY")]))
-    assert "May be wrong Rate EUR/JPY: no valid rate" in ann.words("/admin/health").replace("! ", "").replace("!", "")
+    assert "May be wrong No rate from EUR to JPY" in ann.words("/admin/health").replace("! ", "").replace("!", "")
     fields = {"base": "EUR", "counter": "JPY", "rate": "160", "choice": "set"}
     csrf = re.findall(r'name="csrf" value="(\w+)"', finding(ann, "rate-EUR/JPY"))[0]
     asked = ann.http.post("/admin/set-rate", data=fields | {"csrf": csrf})
@@ -110,6 +111,8 @@ def test_test_mail_is_sent_from_the_page(ann: Browser, post: MailServer) -> None
     assert (refused.status_code, "127.0.0.1 did not take it: 550 no such box." in words_of(refused)) == (409, True)
     wrong = ann.send("/admin/health/mail", address="nobody", choice="send")
     assert (wrong.status_code, "nobody is no e-mail address" in words_of(wrong)) == (400, True)
+    audit = ann.words("/admin/audit-log")
+    assert ("ann sent a test mail me@mail.example" in audit, "answer 550 no such box" in audit) == (True, True)
 
 
 def test_mail_server_that_takes_nothing_is_found_before_a_mail_waits(
@@ -119,7 +122,7 @@ def test_mail_server_that_takes_nothing_is_found_before_a_mail_waits(
     monkeypatch.setattr("payres.accounts.mail.MailAttempt.greet", lambda _: refusal)
     look(payres, ann)
     shown = finding(ann, "mail")
-    assert "Mail: 127.0.0.1 takes no mail" in shown
+    assert "<b><bdi>Mail is not sent</bdi></b>" in shown
     assert re.search("Since today, [0-9:]{5}: 535 authentication failed", shown)
     assert 'action="/admin/health/mail"' in shown
 

@@ -60,7 +60,10 @@ def test_what_was_given_up_meanwhile_leads_back_to_the_list(payres: Instance, an
     page = ann.get(f"{path}/give-up")
     assert "because it is not tried again" in words_of(page)
     assert "cannot be undone" not in words_of(page)
-    assert "It is never sent, and tells its owner nothing. One with a code can be asked for" in words_of(page)
+    assert (
+        "It is never sent. What it says stands in the owner's wallet too; one with a code can be asked for"
+        in words_of(page)
+    )
     payres.write(lambda work: due_work.give_up(work, made))
     sent = hidden_fields(page) | {"choice": "give", "password": PASSWORD}
     for method, left in (("POST", f"{path}/give-up"), ("GET", f"{path}/give-up"), ("GET", path)):

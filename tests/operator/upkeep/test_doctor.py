@@ -70,7 +70,7 @@ def test_mail_that_waits_with_an_error_is_a_problem(work: Work) -> None:
     assert (found(work, **on)["mail"].seen, "mail" in broken(work, **on)) == ("1 waiting", False)
     sent = {"attempts": 1, "last_error": "535 wrong password"}
     mail.change_mail(work, mail.MAILS.list(work, "WHERE key = 'a'")[0].id, send_at=NOW + 60, **sent)
-    assert found(work, **on)["mail"].seen == "1 waiting; the last attempt failed: 535 wrong password"
+    assert found(work, **on)["mail"].seen == "mail is not sent: 535 wrong password; 1 waiting"
     assert "mail" in broken(work, **on)
 
 
@@ -84,7 +84,7 @@ def test_mail_server_is_asked_whether_it_takes_mail_and_gets_none(work: Work, tm
     with MailServer().running() as post:
         assert seen(**post.settings) == [("127.0.0.1 takes mail", False)]
         [(words, is_wrong)] = seen(**post.settings, smtp_user="us", smtp_password_file=str(password))
-        assert (words.startswith("127.0.0.1 takes no mail: "), is_wrong, post.received) == (True, True, [])
+        assert (words.startswith("mail is not sent: "), is_wrong, post.received) == (True, True, [])
     assert seen() == []
 
 
@@ -118,8 +118,8 @@ def webhook(values: str) -> Callable[[Work], object]:
     ("change", "subject", "words"),
     [
         (lambda work: Path(work.settings.database).chmod(0o640), "permissions", "chmod 600"),
-        (lambda work: work.execute("DELETE FROM audit"), "backup", "has made none"),
-        (take_liquidity, "liquidity USD", "9.00 is left, little of what there was"),
+        (lambda work: work.execute("DELETE FROM audit"), "backup", "has made no backup"),
+        (take_liquidity, "liquidity USD", "little liquidity is left: USD 9.00"),
         (webhook("last_error = 'It was answered with 500'"), "webhook https://shop.example/payres", "with 500"),
         (webhook("state = 'disabled'"), "webhook https://shop.example/payres", "410"),
         *(
@@ -127,7 +127,7 @@ def webhook(values: str) -> Callable[[Work], object]:
             for used, words in (
                 (
                     "balance = -900",
-                    "it owes 90 % of its credit: USD 9.00 of 10.00. At the limit, payments from there stop",
+                    "peer bank owes 90 % of its credit: USD 9.00 of 10.00. At the limit, payments from there stop",
                 ),
                 ("balance = -500, held = 500", "USD 10.00 of 10.00"),
                 ("balance = -955", "Let it pay and record that (`payres peer deposit bank AMOUNT`)"),
@@ -141,8 +141,12 @@ def webhook(values: str) -> Callable[[Work], object]:
             )
         ),
         (peer(f"UPDATE peer SET last_error = 'No answer', last_error_at = {NOW}"), "peer bank", "No answer"),
-        (partial(late_mail, is_aside=False), "due work", f"due since {format_time(NOW - HOUR)}"),
-        (partial(late_mail, is_aside=True), "due work", "1 set aside after 5 faults of payres `payres due list` says"),
+        (partial(late_mail, is_aside=False), "due work", f"due for long: since {format_time(NOW - HOUR)}"),
+        (
+            partial(late_mail, is_aside=True),
+            "due work",
+            "1 thing is set aside: after 5 faults of payres `payres",
+        ),
         (lambda work: note_check(work, NOW, "balances"), "ledger", "its invariant `balances` did not hold"),
     ],
 )
@@ -276,7 +280,7 @@ def test_rate_is_missing_where_somebody_wanted_it(work: Work) -> None:
     work.execute("INSERT INTO exchange_rate VALUES ('USD', 'CHF', '0.8', 0, 1)")
     assert broken(work) == {"rate ACME/B/EUR", "rate CHF/USD"}
     finding = found(work)["rate ACME/B/EUR"]
-    assert finding.seen == "no valid rate: somebody wanted it, or it has expired"
+    assert finding.seen == "no rate from ACME/B to EUR: somebody wanted it, or it has expired"
     assert (finding.warning, finding.page) == (True, ("here", "rates", "ACME/B", "EUR"))
     work.execute("UPDATE missing_rate SET asked_at = asked_at - ?", (7 * DAY - 1,))
     work.execute("DELETE FROM exchange_rate WHERE counter_code = 'CHF'")

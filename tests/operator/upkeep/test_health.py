@@ -1,7 +1,9 @@
 """Health: what the database and others say, together, and since when."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from threading import Event, Thread, current_thread
 
 import httpx2
 import pytest
@@ -72,6 +74,28 @@ def test_programs_read_it_and_have_others_asked(payres: Instance, program: Progr
     later = program.get("/health")
     assert later["lookedAt"] > first["lookedAt"]
     assert [one["since"] for one in later["findings"] if one["subject"] == "peer tide"] == [peer["since"]]
+
+
+def test_server_that_stops_waits_for_nobody_who_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, stopped, threads = Event(), Event(), list[Thread]()
+
+    def silent() -> Iterator[doctor.Look]:
+        threads.append(current_thread())
+        asked.set()
+        yield "peer tide", "it answered late", not stopped.wait(TIMEOUT), ""
+
+    monkeypatch.setattr(doctor, "others", lambda _: [silent])
+    with run_instance(tmp_path / "payres.db") as instance:
+        context = instance.context
+
+        async def begin() -> None:
+            operator_of(context).long_works.begin("look", "page:ann", partial(health.ask_others, context))
+
+        instance._server.call(begin())
+        assert asked.wait(TIMEOUT)
+    assert (threads[0].is_alive(), threads[0].daemon) == (True, True), "the server has stopped meanwhile"
+    stopped.set()
+    threads[0].join(TIMEOUT)
 
 
 def test_backup_that_failed_counts_until_a_later_one_is_good(payres: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
