@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from payres.accounts.store import mail
+from payres.accounts.store.second_factors import REMOVAL_DELAY
 from payres.agenda.store.agenda import DueKind, forget_fault
 from payres.core.protocol.clock import MINUTE
 from payres.core.store.work import Transaction, Work
@@ -34,7 +35,7 @@ _PACKETS: Final = (
 )
 _REMOVALS: Final = (
     f"SELECT 'removal', {_OF_OWNER.format('f.owner_id')}, {_OF_OWNER.format('f.owner_id')}, 'second step', f.asked_at,"
-    " 0, NULL, f.due_at FROM factor_removal f WHERE f.owner_id NOTNULL AND f.due_at > ? ORDER BY f.due_at LIMIT ?"
+    " 0, NULL, min(f.due_at, ?) FROM factor_removal f WHERE f.owner_id NOTNULL AND f.due_at > ? LIMIT ?"
 )
 
 
@@ -120,7 +121,7 @@ def all_waiting(tx: Transaction, now: int) -> Iterator[WaitingRow]:
         yield from waiting(tx, name, now)
     for sql in (_SENDING, _PACKETS.format("doubtful"), _PACKETS.format("prepared")):
         yield from (WaitingRow(*row) for row in tx.execute(sql, (now - SLOW, MOST)))
-    yield from (WaitingRow(*row) for row in tx.execute(_REMOVALS, (now, MOST)))
+    yield from (WaitingRow(*row) for row in tx.execute(_REMOVALS, (now + REMOVAL_DELAY, now, MOST)))
 
 
 class DueCount(NamedTuple):

@@ -203,15 +203,16 @@ def _backups(work: Work) -> Iterator[Look]:
     good_at = max([time_of(one, work.settings.database) or 0 for one in good[-1:]] + [made_at or 0])
     broken = [(at, one) for one in bad if (at := time_of(one, work.settings.database) or 0) >= good_at]
     if directory and broken:
-        fix = "It cannot be restored, until the next good one (`payres backup`). The log of the server names the fault"
+        they = "It" if len(broken) == 1 else "They"
+        fix = f"{they} cannot be restored, until the next good one (`payres backup`). The server's log names the fault"
         last = f". The last good one is of {format_time(good_at)}" if good_at else ""
         fix = f"{fix}; docs/operating.md says what to do about it{last}"
-        few = "1 backup is" if len(broken) == 1 else f"{len(broken)} backups are"
-        yield "broken backup", f"{few} broken: the newest copy, {broken[-1][1]}", True, fix, BACK_UP, broken[0][0]
+        few, newest = "1 backup is" if len(broken) == 1 else f"{len(broken)} backups are", broken[-1][1].name
+        yield "broken backup", f"{few} broken: the newest copy is {newest}", True, fix, BACK_UP, broken[0][0]
     if made_at is None:
         fix = "Set backup_every, make one with `payres backup`, or let Litestream copy: docs/how-to/backup.md"
         is_needed = not is_loopback(work.urls.host) or _has_money_since(work, earliest)
-        yield "backup", "payres has made no backup", is_needed, fix, BACK_UP
+        yield "backup", "no backup was made by payres", is_needed, fix, BACK_UP
     else:
         fix = "Make backups daily: docs/how-to/backup.md says how"
         if every:
@@ -264,7 +265,7 @@ def _settings(work: Work) -> Iterator[Look]:
     yield "base URL", seen, work.settings.base_url.startswith("http:"), fix
     if work.settings.allow_private_hosts:
         fix = "Set it to false: anyone can make the server send requests inside your network"
-        yield "allow_private_hosts", "allow_private_hosts is on, and base_url is public", True, fix
+        yield "allow_private_hosts", "the server may ask private hosts: base_url is public", True, fix
 
 
 def _rates(work: Work) -> Iterator[Look]:

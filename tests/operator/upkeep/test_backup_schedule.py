@@ -123,7 +123,7 @@ def test_broken_copies_are_made_more_and_more_rarely_and_one_is_kept(instance: I
     [last] = folder.glob("*.broken")
     assert (last > first, made(folder)) == (True, good)
     assert ready() == (200, "failed")
-    assert broken()["broken backup"].seen == f"1 backup is broken: the newest copy, {last}"
+    assert broken()["broken backup"].seen == f"1 backup is broken: the newest copy is {last.name}"
 
 
 @pytest.mark.parametrize("is_made_now", [False, True])

@@ -118,7 +118,7 @@ def webhook(values: str) -> Callable[[Work], object]:
     ("change", "subject", "words"),
     [
         (lambda work: Path(work.settings.database).chmod(0o640), "permissions", "chmod 600"),
-        (lambda work: work.execute("DELETE FROM audit"), "backup", "has made no backup"),
+        (lambda work: work.execute("DELETE FROM audit"), "backup", "no backup was made"),
         (take_liquidity, "liquidity USD", "little liquidity is left: USD 9.00"),
         (webhook("last_error = 'It was answered with 500'"), "webhook https://shop.example/payres", "with 500"),
         (webhook("state = 'disabled'"), "webhook https://shop.example/payres", "410"),
