@@ -198,7 +198,10 @@ def show_wallet(work: Work, wallet: WalletName) -> WalletRecord:
 
 @operation("GET /wallets/{wallet}/owner wallets:read", WALLET_OWNER, command=CommandLine("wallet owner PATH"))
 def show_owner(work: Work, wallet: WalletName) -> OwnerRecord:
-    """Show the owner of a wallet: all wallets, the second step, the browsers that are signed in."""
+    """Show the owner of a wallet and what signs in to it.
+
+    With all wallets of the owner, the second step, and the browsers that are signed in.
+    """
     return require_owner(work, wallet)
 
 

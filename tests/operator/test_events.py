@@ -206,7 +206,7 @@ def test_stream_is_cut_when_the_database_cannot_be_read(
         deposit(payres)
         with pytest.raises(httpx2.RemoteProtocolError):
             list(lines)
-    assert caplog.messages == [], "it is no fault"
+    assert [one.message for one in caplog.records if one.name != "payres.agenda"] == [], "it is no fault"
 
 
 def test_webhook_from_its_beginning_to_its_end(payres: Instance, program: Program, endpoint: Endpoint) -> None:

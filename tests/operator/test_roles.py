@@ -26,7 +26,7 @@ from tests.operator.upkeep.test_restored_rights import turn_codes_on
 
 FORMS: Final = {path: page for path, page in admin_pages().items() if isinstance(page, OperationPage)}
 # All that changes something and is not for who may do everything alone.
-LOOKING: Final = {"/admin/ledger-check/check"}
+LOOKING: Final = {"/admin/health/look", "/admin/health/ledger/check"}
 SUPPORT: Final = LOOKING | {
     "/admin/wallets/{wallet}/password-link",
     "/admin/wallets/{wallet}/unlock",

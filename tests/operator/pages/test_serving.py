@@ -774,20 +774,20 @@ def test_every_number_of_an_operation_and_a_name_has_bounds() -> None:
             assert any(meta.ge is not None and meta.le is not None and meta.le < 2**63 for meta in one.metas), where
 
 
-def test_no_link_leads_to_nothing_whatever_the_path_of_a_wallet(payres: Instance, ann: Browser, seeded: Seeded) -> None:
+def test_no_link_leads_to_nothing_whatever_the_path_of_a_wallet(tmp_path: Path) -> None:
     def unit(work: Work) -> None:
         create_wallet(work, "alice/savings", "USD", 2, "Savings", None, "alice")
         deposit(work, "alice/savings", "17.50", "transfer 4711")
 
-    payres.write(unit)
-    bill = payres.client.create_incoming_payment(payres.wallet("alice/savings"), None)["id"]
-    pages, seen = (
-        [f"/admin/payments/{last_segment(bill)}", "/admin/wallets/alice", "/admin/search?q=alice/savings"],
-        set(),
-    )
-    pages += ["/admin/audit-log", "/admin/payments?used=false", "/admin/wallets/alice%2Fsavings", "/admin/wallets"]
-    for page in pages:
-        for link in re.findall(r'(?:href|action)="(/[^"]*savings[^"]*)"', ann.get(page).text):
-            seen.add(link)
-            assert ann.get(link.replace("&amp;", "&")).status_code in {200, 303}, (page, link)
+    with run_instance(tmp_path / "payres.db") as instance, Browser(instance) as ann:
+        ann.follow_link("ann")
+        instance.write(unit)
+        bill = instance.client.create_incoming_payment(instance.wallet("alice/savings"), None)["id"]
+        pages = [f"/admin/payments/{last_segment(bill)}", "/admin/wallets/alice", "/admin/search?q=alice/savings"]
+        pages += ["/admin/audit-log", "/admin/payments?used=false", "/admin/wallets/alice%2Fsavings", "/admin/wallets"]
+        seen = set[str]()
+        for page in pages:
+            for link in re.findall(r'(?:href|action)="(/[^"]*savings[^"]*)"', ann.get(page).text):
+                seen.add(link)
+                assert ann.get(link.replace("&amp;", "&")).status_code in {200, 303}, (page, link)
     assert len(seen) > 10
