@@ -7,7 +7,7 @@ import pytest
 from payres.accounts.second_factors import has_factor
 from payres.accounts.sessions import Browser as Cookies
 from payres.accounts.sessions import open_session
-from payres.accounts.store.mail import ADDRESSES, AddressRecord
+from payres.accounts.store.mail import ADDRESSES, AddressRecord, insert_mail
 from payres.accounts.store.owners import OF_OWNERS, owner_at
 from payres.accounts.store.sign_ins import Seen
 from payres.core.protocol.errors import InvalidRequest
@@ -89,6 +89,12 @@ def test_page_shows_the_sign_in_and_signs_out_one_browser(payres: Instance, join
         assert shown.wallets == [first, other]
 
 
+def _mail_waits(work: Work, wallet: str) -> None:
+    address = ADDRESSES.get(work, require_owner(work, wallet).id)
+    assert address is not None
+    insert_mail(work, address, "remove_factors", {})
+
+
 def test_second_step_is_removed_tomorrow_for_a_reason_unless_it_is_kept(
     payres: Instance, joined: tuple[str, str]
 ) -> None:
@@ -104,6 +110,8 @@ def test_second_step_is_removed_tomorrow_for_a_reason_unless_it_is_kept(
         assert ben.send(form, choice="remove", why=WHY, password=PASSWORD).headers["location"] == page
         note = f"ben asked for it today {ben.words(page).partition('ben asked for it today ')[2][:5]}: “{WHY}”."
         assert f"{note} The owner can say no until then, but no mail about it has gone." in ben.words(page)
+        payres.write(lambda work: _mail_waits(work, first))
+        assert f"{note} The owner can say no until then, but the mail about it has not gone yet." in ben.words(page)
         assert note in ben.words(f"/admin/wallets/{other}")
         assert f"ben asked to remove the second step of the wallet {first}" in ben.words(page)
         assert f'href="{form}"' not in ben.get(page).text

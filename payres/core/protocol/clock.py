@@ -126,7 +126,7 @@ def parse_day_or_time(text: str) -> int:
     try:
         return parse_time(f"{found[1]}T{found[2] or '00:00'}:00Z" if found else text)
     except ValueError as error:
-        if found or text[10:11] == "T":
+        if text[10:11] == "T":
             raise
         raise ValueError(f"“{text}” is no day. Write it like 2026-11-24") from error
 

@@ -136,11 +136,14 @@ def _of_owner(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     own, notices = wallets_of(work, record.id), ADDRESSES.get(work, record.id)
     entries = _listed(work, audit.list_entries, page=FEW, object_=record.name)
     asking = MAILS.list(work, owner_id=record.id, kind="remove_factors")
+    untold = "no mail about it has gone"
+    if asking:
+        untold = "the mail about it has not gone yet" if asking[-1].sent_at is None else ""
     return _access(work, visit) | {
         "wallets": [(one, _balance(work, one.path), JOIN_TABLE.find(work, wallet_address_id=one.id)) for one in own],
         "factors": factors_of(work, OF_OWNERS, record.id).held,
         "all_codes": RECOVERY_CODES,
-        "untold": not asking or asking[-1].sent_at is None,
+        "untold": untold,
         "notices": re.sub("^(.).*@", r"\1…@", notices.email) if notices and notices.email else "",
         "sign_ins": make_table(
             *("Last sign-ins", SIGN_IN_COLUMNS, last_sign_ins(work, OF_OWNERS, record.id, work.now)),

@@ -99,7 +99,8 @@ def _read_database(work: Work, visit: OperatorVisit, language: Language) -> dict
 
 
 def _health(status: Status, language: Language) -> str:
-    checked = f"in order at {language.stamp(status.last_check_at)}" if status.last_check_at else "not checked yet"
+    at = language.stamp(status.last_check_at).lower() if status.last_check_at else ""
+    checked = f"in order, checked {at}" if at else "not checked yet"
     made = language.stamp(status.last_backup_at) if status.last_backup_at else "none by payres"
     broken = f"BROKEN: {status.broken_invariant}" if status.broken_invariant else checked
     return f"Ledger {broken}. Last backup: {made}. {format_size(status.free_bytes)} free."

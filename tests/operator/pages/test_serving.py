@@ -232,7 +232,7 @@ def test_overview_shows_money_volume_and_what_needs_attention(ann: Browser, payr
     now = payres.read(lambda work: work.now)
     payres.write(lambda work: record_backup(work, Backup(Path("/backups/1.db"), 1, 1, now)))
     shown = ann.words("/admin")
-    assert "Ledger in order at Today " in shown
+    assert "Ledger in order, checked today " in shown
     assert f"Last backup: Today {format_time(now)[11:16]}." in shown
 
 
@@ -327,7 +327,7 @@ MISTAKES = (
     ({"wallet": "https://elsewhere.example/x"}, "wallet", "https://elsewhere.example/x is not a wallet address under "),
     ({"counterpart": "nobody"}, "counterpart", "There is no wallet nobody."),
     ({"from": "yesterday"}, "from", "“yesterday” is no day. Write it like 2026-11-24."),
-    ({"to": "2026-02-30"}, "to", "there is no day 2026-02-30."),
+    ({"to": "2026-02-30"}, "to", "“2026-02-30” is no day. Write it like 2026-11-24."),
     ({"to": "2026-11-24T9"}, "to", "a time is written like "),
     ({"state": "never"}, "state", "state: Invalid enum value"),
     ({"used": "maybe"}, "used", "used: Expected"),
@@ -346,7 +346,7 @@ def test_mistake_in_a_filter_stays_in_its_field_and_nothing_is_listed(
         assert answer.text.count("autofocus") == 1
         assert "<option selected>incoming</option>" in answer.text
         assert all(f'value="{text}"' in answer.text for text in asked.values() if field not in {"state", "used"})
-        assert "No payments are shown until this is right." in words_of(answer)
+        assert "Nothing is shown until this is right." in words_of(answer)
         assert "<table" not in answer.text
         assert "<title>Error: Payments ·" in answer.text
 
