@@ -219,7 +219,8 @@ async def answer(request: Request) -> Response:
         accounts = [ACCOUNTS.by_id(work, one.account_id) for one in wallets_of(work, owner.id)]
         spent = since is not None and any(statement(work, one, since, work.now + 1).debits for one in accounts)
         until, there = closed_until(work, owner.id, work.now), _with_times_of(work, owner.id, language)
-        return found, {"until": until and there.moment(until), "since": since, "has_spent": spent}
+        now = {"is_shut": OWNERS.by_id(work, owner.id).password_hash is None, "until": until and there.moment(until)}
+        return found, now | {"since": since, "has_spent": spent}
 
     more: Mapping[str, Any] = {}
     if request.method == "POST":

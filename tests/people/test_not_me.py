@@ -109,6 +109,8 @@ def test_closed_sign_in_waits_for_a_new_link(payres: Instance) -> None:
         assert owner.send("/settings/password", "change", fields).status_code == 303
         says = press(payres, link_of(payres, owner_id, "password")).says
         assert says.startswith("The sign-in is closed")
+        assert "for a link that sets a new password" in says
+        assert "Sign in as you always do" not in says
         assert owner.http.get("/account").status_code == 401
         assert sign_in(owner.http, "closed", password="a new password").status_code == 401
 
