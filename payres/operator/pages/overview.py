@@ -125,7 +125,7 @@ def pair_chart(asset: Asset, volume: Volume, language: Language) -> dict[str, An
         "bars": [bar for bar in bars if bar["height"]],
         "width": DAYS * 10,
         "height": HEIGHT,
-        "scale": [format_decimal(figure, asset) for figure in (top, top // 2, 0)],
+        "scale": [language.grouped(figure, asset) for figure in (top, top // 2, 0)],
         "days": [names[(DAYS - 1) * part // 3] for part in range(4)],
         "highest": describe_amount(highest, asset),
         "table": make_table(f"{asset.code} received and sent a day", columns, reversed(rows), ""),
