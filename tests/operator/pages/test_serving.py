@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from payres.accounts.visits import Place
-from payres.core.protocol.amounts import Asset, format_decimal
+from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY, format_time, parse_time
 from payres.core.protocol.identifiers import new_id
 from payres.core.store.work import Work
@@ -217,7 +217,7 @@ def test_overview_shows_money_volume_and_what_needs_attention(ann: Browser, payr
     words = ann.words("/admin")
     for part in (
         "Payments can be taken",
-        "Packets: 1 unresolved",
+        "1 packet is unresolved",
         "Last 14 days EUR USD Received USD 25.00 Sent USD 25.00",
         "Last backup: none by payres.",
         "server renamed the wallet bob",
@@ -266,12 +266,15 @@ def test_chart_has_axes_and_two_weeks(ann: Browser, payres: Instance, seeded: Se
     assert page.count("<line ") == 3 * page.count('<svg class="chart"')
 
 
-@pytest.mark.parametrize(("figure", "top"), [(0, 2), (1, 2), (9, 10), (11, 20), (2500, 3000), (9999, 10000)])
+@pytest.mark.parametrize(
+    ("figure", "top"), [(0, 2), (1, 2), (9, 10), (11, 20), (2500, 3000), (99_999_900, 100_000_000)]
+)
 def test_axis_ends_at_a_round_figure(figure: int, top: int) -> None:
     asset, nothing = Asset("USD", 2), [0] * (DAYS - 1)
     sums = Volume(0, {asset: [min(figure, 1), *nothing]}, {asset: [*nothing, figure]}, complete=True)
-    chart = pair_chart(asset, sums, Language("en", 0))
-    assert chart["scale"] == [format_decimal(one, Asset("USD", 2)) for one in (top, top // 2, 0)]
+    english = Language("en", 0)
+    chart = pair_chart(asset, sums, english)
+    assert chart["scale"] == [english.grouped(one, asset) for one in (top, top // 2, 0)]
     assert all(0 < bar["height"] <= chart["height"] for bar in chart["bars"])
 
 
