@@ -49,7 +49,7 @@ ACROSS = {
 TESTED_IN = {
     "accounts/test_cookies": "html/cookies",
     "accounts/test_factor_pages": (
-        "accounts/asking accounts/codes accounts/links accounts/recovery_codes accounts/visits"
+        "accounts/asking accounts/codes accounts/password_links accounts/recovery_codes accounts/visits"
     ),
     "accounts/test_guesses": "accounts/places accounts/sign_in",
     "cli/test_help": "cli/commands",

@@ -36,7 +36,7 @@ FROM_ROWS = {
     "core/payments/settlement.py asset_id": "the asset of a wallet",
     "accounts/notices.py wallet_id": "the wallet of a grant",
     "accounts/passkeys.py getattr(used, kind.column)": "the account of a passkey",
-    "accounts/links.py account_id": "the account of a link",
+    "accounts/password_links.py account_id": "the account of a link",
     "interledger/store/peers.py last": "the last peer with an address, by SQL",
     "operator/upkeep/restored_rights.py columns[kind.column]": "the account of a factor, by SQL",
     "operator/exports.py owner": "the wallets of payments",

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.accounts import links, sessions
+from payres.accounts import sessions
 from payres.accounts.asking import Asking, log_failure
 from payres.accounts.browser_names import seen_of
 from payres.accounts.cookies import (
@@ -22,6 +22,7 @@ from payres.accounts.cookies import (
     set_signed_out,
 )
 from payres.accounts.guesses import Guesser, SignInGuard
+from payres.accounts.password_links import follow_link, open_link
 from payres.accounts.passwords import PasswordGate
 from payres.accounts.second_factors import STEPS
 from payres.accounts.second_step import SIGN_IN, SecondStep, signed_out
@@ -193,7 +194,7 @@ class SignIn(ABC, Generic[V_co]):
     async def follow_link(self, request: Request) -> Response:
         """The page of a link: GET shows the form, POST sets the password and signs in."""
         database, kind, secret = context_of(request).database, self.cookies.kind, request.path_params["secret"]
-        find = partial(links.open_link, kind=kind, secret=secret)
+        find = partial(open_link, kind=kind, secret=secret)
 
         def unit(work: Work) -> tuple[Account, Sequence[PasskeyRecord]]:
             account = find(work)
@@ -212,7 +213,7 @@ class SignIn(ABC, Generic[V_co]):
             response.headers.update(error.headers)
             return response
         browser, store, seen = browser_of(request, self.cookies), self.set_password, seen_of(request)
-        entered = await database.write(lambda work: links.follow_link(work, kind, secret, hashed, browser, store, seen))
+        entered = await database.write(lambda work: follow_link(work, kind, secret, hashed, browser, store, seen))
         return self.enter(request, self.home, entered)
 
 

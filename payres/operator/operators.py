@@ -8,7 +8,7 @@ in as a person, beyond the scopes of its key.
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
-from payres.accounts import links
+from payres.accounts import password_links
 from payres.accounts.second_factors import delete_factors, factors_of, remove_factors
 from payres.accounts.store.kinds import Account, delete_of
 from payres.accounts.store.sessions import end_access
@@ -178,7 +178,7 @@ def renew_link(work: Work, name: str) -> ShownLink:
 def _link(work: Work, name: str, role: str, limit: Limit) -> ShownLink:
     """A link that sets a password, in place of the one before."""
     operator = _replace(work, name, role, None, limit)
-    secret, expires_at = links.make_link(work, OF_OPERATORS, operator.id)
+    secret, expires_at = password_links.make_link(work, OF_OPERATORS, operator.id)
     audit.record(work, "admin.link", name, role=role)
     settings, host = work.settings, work.urls.host
     is_reachable = is_loopback(host) or host in settings.admin_hosts.split(",")

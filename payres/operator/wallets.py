@@ -7,9 +7,9 @@ from typing import Annotated, Final, Literal
 from msgspec import UNSET, UnsetType
 
 from payres.accounts.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
-from payres.accounts.links import make_link
 from payres.accounts.notices import notify
 from payres.accounts.owners import store_password
+from payres.accounts.password_links import make_link
 from payres.accounts.passwords import PasswordGate, check_password, hash_password
 from payres.accounts.second_factors import ask_removal, cancel_removal
 from payres.accounts.store import owners

@@ -13,8 +13,8 @@ import httpx2
 import pytest
 
 from payres.accounts import passkeys
-from payres.accounts.links import make_link
 from payres.accounts.passkeys import PASSKEYS
+from payres.accounts.password_links import make_link
 from payres.accounts.second_factors import ask_removal
 from payres.accounts.store.owners import OF_OWNERS, owner_at
 from payres.accounts.store.passkeys import passkeys_of

@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 
 from payres.accounts.limits import MAX_KNOWN_BROWSERS
-from payres.accounts.links import make_link, open_link
+from payres.accounts.password_links import make_link, open_link
 from payres.accounts.sessions import Browser, close_session, find_session, known_browser, open_session
 from payres.accounts.store import sessions
 from payres.accounts.store.browsers import insert_browser

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from payres.accounts.links import open_link
+from payres.accounts.password_links import open_link
 from payres.core.store.work import Work
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS
 from tests.cli.conftest import AsJson, Command

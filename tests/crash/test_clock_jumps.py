@@ -11,8 +11,8 @@ import httpx2
 import pytest
 
 from payres.accounts.limits import MAX_MAILS_ASKED_FOR, MAX_WRONG_PASSWORDS
-from payres.accounts.links import make_link, open_link
 from payres.accounts.notices import ask
+from payres.accounts.password_links import make_link, open_link
 from payres.accounts.second_factors import ask_removal, has_factor, remove_if_due
 from payres.accounts.sessions import Browser, find_session, known_browser, open_session
 from payres.accounts.store.browsers import trusted_until

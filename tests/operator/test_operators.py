@@ -1,6 +1,6 @@
 import pytest
 
-from payres.accounts.links import follow_link, open_link
+from payres.accounts.password_links import follow_link, open_link
 from payres.accounts.second_factors import has_factor
 from payres.accounts.sessions import Browser, SignedIn, account_of_session, find_session, open_session
 from payres.core.protocol.clock import MINUTE, format_time

@@ -13,8 +13,8 @@ import pytest
 
 from payres.accounts import codes, notices, owners, second_factors, second_step
 from payres.accounts.codes import CODES, WRONG_CODE
-from payres.accounts.links import follow_link
 from payres.accounts.passkeys import PASSKEYS
+from payres.accounts.password_links import follow_link
 from payres.accounts.recovery_codes import RECOVERY
 from payres.accounts.second_factors import new_recovery_codes, remove_step
 from payres.accounts.sessions import Browser, HalfSignIn, SignedIn, begin, open_session
