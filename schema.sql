@@ -1003,7 +1003,7 @@ create index half_sign_in_expiry on half_sign_in (expires_at);
 create index half_sign_in_of_owner on half_sign_in (owner_id) where owner_id is not null;
 create index half_sign_in_of_operator on half_sign_in (operator_id) where operator_id is not null;
 
--- Second factors that an operator removes for somebody who has lost them, once due_at has passed.
+-- Second factors that an operator removes for somebody who has lost them, once due_at has passed; why is what owners read.
 -- rows: operators, one for each owner and operator
 -- kept: until it is done or refused, by cancel_removal
 -- times: asked_at shown; due_at due, at most 1 day (REMOVAL_DELAY) ahead
@@ -1014,6 +1014,7 @@ create table factor_removal (
   operator_id integer unique references operator,
   asked_at integer not null,
   due_at integer not null,
+  why text,
   check ((owner_id is null) <> (operator_id is null))
 ) strict;
 
@@ -1191,7 +1192,7 @@ create table remote_bill (
 -- Refunds of money of an incoming payment. amount is in the asset of the receiver's wallet. A local payer's wallet gets
 -- returned, in its own asset. Money from another server goes to a wallet address named by the operator: the return
 -- payment sends amount there. One reference may take several rows. The wallets are those of the two payments; null for
--- a return payment, which has its own wallet.
+-- a return payment, which has its own wallet. why is a sentence for both owners.
 -- rows: operators
 -- kept: for good
 -- times: created_at shown
@@ -1208,6 +1209,7 @@ create table refund (
   created_at integer not null,
   from_wallet_id integer references wallet_address,
   to_wallet_id integer references wallet_address,
+  why text,
   unique (incoming_payment_id, reference, outgoing_payment_id),
   check ((outgoing_payment_id is null) = (returned is null)),
   check ((outgoing_payment_id is null) = (return_payment_id is not null)),

@@ -37,11 +37,11 @@ NUMBERS: Final = {
 _COUNTED: Final = """
 secret 2, asset 5, exchange_rate 5, account 8, owner 5, wallet_address 12, wallet_key 7, client 6, frozen_client 2,
 client_key 5, signature_nonce 4, grant 13, interaction 11, access_token 8, authorization_revision 2,
-incoming_payment 14, quote 15, outgoing_payment 27, grant_spending 7, hold 7, transfer 11, refund 11,
+incoming_payment 14, quote 15, outgoing_payment 27, grant_spending 7, hold 7, transfer 11, refund 12,
 idempotency_key 8, event 6, audit 6, server_run 3, ledger_check 3, peer 16, peer_route 2, packet 11,
 answered_request 5, rejected_request 5, checkout 15, made_elsewhere 9, remote_bill 7, webhook 16, fault 8,
 wallet_event 2, webhook_turn 3, delivery 8, session 9, webhook_attempt 10, known_browser 5, password_link 4, totp 8,
-recovery_code 5, passkey 13, used_challenge 2, half_sign_in 6, factor_removal 5, wallet_join 10, sign_in 7,
+recovery_code 5, passkey 13, used_challenge 2, half_sign_in 6, factor_removal 6, wallet_join 10, sign_in 7,
 mail_address 10, mail_choice 3, mail 12, mail_cursor 2, movement 6, operator 7, missing_rate 3, operator_form 2,
 api_key 9, standing_order 20, standing_order_run 8
 """

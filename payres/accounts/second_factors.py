@@ -102,7 +102,7 @@ def ask_removal(work: Work, kind: Kind, account: Account, why: str | None = None
     due_at = store.removal_due_at(work, kind, account.id, work.now)
     if due_at is None:
         due_at = work.now + store.REMOVAL_DELAY
-        store.insert_removal(work, kind, account.id, work.now, due_at)
+        store.insert_removal(work, kind, account.id, work.now, due_at, why)
         record(work, kind, account, "remove_factors", due_at=due_at, why=why, left=_left(work, kind, account.id))
 
 
@@ -127,7 +127,8 @@ def remove_if_due(work: Work, kind: Kind, account: Account) -> None:
 def remove_factors(work: Work, kind: Kind, account: Account) -> None:
     """Removes all second factors at once."""
     if has_factor(work, kind, account.id):
-        record(work, kind, account, "factors_removed", left=_left(work, kind, account.id))
+        why = store.removal_reason(work, kind, account.id)
+        record(work, kind, account, "factors_removed", why=why, left=_left(work, kind, account.id))
     delete_factors(work, kind, account.id)
 
 

@@ -17,7 +17,7 @@ from payres.core.protocol.amounts import Asset, format_decimal, parse_value
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.gnap import Limits, OutgoingPaymentAccess
 from payres.core.protocol.urls import canonical
-from payres.core.protocol.visible import is_visible, visible_name
+from payres.core.protocol.visible import visible_name
 from payres.core.protocol.wire import Amount, Resource
 from payres.core.store import audit, grants
 from payres.core.store.clients import CLIENTS
@@ -28,12 +28,11 @@ from payres.core.store.work import Work
 from payres.html.language import Language
 from payres.html.sentences import limit_words, other_words
 from payres.operator.declared.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
-from payres.operator.declared.inputs import Name, said
+from payres.operator.declared.inputs import MAX_REASON, Name, check_reason, said
 from payres.operator.declared.shapes import Cell, Column, Shape, Time, fact, path_of, represent
 from payres.operator.store.grants import page_of_grants
 from payres.operator.wallets import named_wallet
 
-MAX_REASON: Final = 140
 DecisionReason = Annotated[
     str,
     said("The owner and the audit log get this sentence.", label="How you know", min_length=1, max_length=MAX_REASON),
@@ -290,8 +289,7 @@ def decide(work: Work, id: str, approve: bool, reason: DecisionReason | None = N
 
     Raises WrongState if it is already decided, InvalidInteraction if it has expired.
     """
-    if reason is not None and not (len(reason) <= MAX_REASON and reason.strip() and is_visible(reason)):
-        raise InvalidRequest(f"A reason has 1 to {MAX_REASON} printable characters", field="reason")
+    check_reason(reason, "reason")
     record, interaction = require_grant(work, id), grants.INTERACTIONS.find(work, grant_id=id)
     if interaction is None:
         raise WrongState(f"The grant {record.id} needs no consent; there is nothing to decide")

@@ -347,6 +347,7 @@ def _ended(history: PaymentHistory) -> Iterator[Moment]:
 
 def _refund(payment: Payment, refund: Refund) -> Moment:
     reference = "." if refund.reference.startswith("page ") else f", under the reference {refund.reference}."
+    reference += f" Both owners read: “{refund.why}”" if refund.why else ""
     taken, back = f"{refund.asset_code} {refund.amount}", f"{refund.returned_asset_code} {refund.returned}"
     if refund.return_payment is not None:
         sending = _link("payments", refund.return_payment, "a payment")

@@ -47,7 +47,7 @@ from payres.core.store.work import Units, Work
 from payres.interledger.node import node_of, open_quotes
 from payres.interledger.store import remote_resources
 from payres.operator.declared.declarations import CommandLine, ContextUnits, OperationForm, operation
-from payres.operator.declared.inputs import DecimalText, Reference, said
+from payres.operator.declared.inputs import MAX_REASON, DecimalText, Reference, check_reason, said
 from payres.operator.declared.shapes import Time, decimals, represent
 from payres.operator.payments import PAYMENT, PaymentName
 from payres.operator.refund_limits import ACTION, check_limit, said_at_field
@@ -60,6 +60,9 @@ from payres.people.store.refunds import REFUNDS, RefundRecord, RefundState
 # Refunds that one unit of work makes, with several rows each. More take several units, each committed on its own.
 PARTS_AT_ONCE: Final = 64
 Returned = Annotated[DecimalText | None, said("By default all that is left.")]
+RefundReason = Annotated[
+    str, said("Both owners and the audit log get this sentence.", label="Why", min_length=1, max_length=MAX_REASON)
+]
 Receiver = Annotated[
     Text | None,
     said(
@@ -70,9 +73,9 @@ Receiver = Annotated[
 
 
 class Refund(Resource, frozen=True, kw_only=True):
-    """`amount` leaves the receiver's wallet and `returned` has come back, each in its own asset: to the payer of
-    `outgoingPayment`, or to the wallet address `to` by `returnPayment`. `sent` has left the receiver's wallet for good,
-    or is held there while the state is `sending`."""
+    """`why` is what the operator wrote for both owners. `amount` leaves the receiver's wallet and `returned` has
+    come back, each in its own asset: to the payer of `outgoingPayment`, or to the wallet address `to` by
+    `returnPayment`. `sent` has left the receiver's wallet for good, or is held there while the state is `sending`."""
 
     id: str
     incoming_payment: str
@@ -89,16 +92,19 @@ class Refund(Resource, frozen=True, kw_only=True):
     returned: str
     returned_asset_code: str
     reference: str
+    why: str | None
     created_at: Time
 
 
 class WantedRefund(msgspec.Struct, frozen=True):
-    """A requested refund: of an amount such as "10.00" or the rest; to the payers, or to the wallet address `to`."""
+    """A requested refund: of an amount such as "10.00" or the rest; to the payers, or to the wallet address `to`. Both
+    owners are told `why`."""
 
     payment_id: str
     reference: str
     amount: str | None = None
     to: str | None = None
+    why: str | None = None
 
 
 class RefundPlan(msgspec.Struct, frozen=True):
@@ -119,7 +125,7 @@ class RefundPlan(msgspec.Struct, frozen=True):
     "POST /payments/{id}/refunds payments:refund",
     command=CommandLine(
         "payment refund ID",
-        "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --amount 5.00 --reference returned-17\n"
+        "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --amount 5.00 --why 'never sent' --reference returned-17\n"
         "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --to https://x.example/ann --reference r-18",
         text=lambda made: "\n".join(map(_line, made.result)),
         member="refunds",
@@ -140,7 +146,13 @@ class RefundPlan(msgspec.Struct, frozen=True):
     audits="payment.refund",
 )
 async def refund(
-    call: ContextUnits, id: PaymentName, amount: Returned = None, to: Receiver = None, *, reference: Reference
+    call: ContextUnits,
+    id: PaymentName,
+    amount: Returned = None,
+    to: Receiver = None,
+    why: RefundReason | None = None,
+    *,
+    reference: Reference,
 ) -> List[Refund]:
     """Send back what an incoming payment received.
 
@@ -149,7 +161,7 @@ async def refund(
     goes to the wallet address in `to`: the server, which must be running, sends it, and `payres payment show` has
     the outcome. Repeating it with the same reference does nothing.
     """
-    wanted = WantedRefund(id, reference, amount, to)
+    wanted = WantedRefund(id, reference, amount, to, why)
     offer = await _find_offer(call.context, wanted)
     async with call.context.idempotency_slots.slot("refunds", id):  # each sees what the one before has sent back
         made = await send_back(call, wanted, offer)
@@ -233,6 +245,7 @@ def plan(work: Work, wanted: WantedRefund, offered: int | None = None) -> Refund
     )
     receiver = WALLETS.by_id(work, payment.wallet_address_id)
     check_reference(wanted.reference)
+    check_reason(wanted.why, "why")
     if wanted.to is not None and canonical_url(wanted.to) is None:
         raise InvalidRequest("to must be a wallet address, such as https://other.example/alice", field="to")
     asked = None if wanted.amount is None else require_amount(wanted.amount, receiver.asset)
@@ -277,7 +290,7 @@ def make(work: Work, found: RefundPlan, first: int = 0, offer: Offer | None = No
         check_limit(work, store.sent_back(work, found.payment.id), found.amount, receiver.asset)
         shown = f"{format_decimal(found.amount, receiver.asset)} {receiver.asset_code}"
         to = {} if wanted.to is None else {"to": canonical(wanted.to)}
-        audit.record(work, ACTION, found.payment.id, amount=shown, reference=wanted.reference, **to)
+        audit.record(work, ACTION, found.payment.id, amount=shown, reference=wanted.reference, why=wanted.why, **to)
         notify(
             *(work, receiver.owner_id, "refund_out"),
             wallet=receiver.path,
@@ -287,9 +300,10 @@ def make(work: Work, found: RefundPlan, first: int = 0, offer: Offer | None = No
             day=found.payment.completed_at or found.payment.created_at,
             asset_code=receiver.asset_code,
             asset_scale=receiver.asset_scale,
+            why=wanted.why,
         )
     if wanted.to is not None:
-        return [_send_to(work, found, wanted.to, wanted.reference, offer).id]
+        return [_send_to(work, found, wanted.to, offer).id]
     return [_send_back(work, found, *part).id for part in found.parts[first : first + PARTS_AT_ONCE]]
 
 
@@ -376,11 +390,10 @@ def _send_back(work: Work, found: RefundPlan, payer_id: str, amount: int) -> Ref
     wallet, returned = _returned(work, receiver, payer_id, amount)
     made = _insert(
         work,
-        incoming_payment_id=found.payment.id,
+        found,
         outgoing_payment_id=payer_id,
         amount=amount,
         returned=returned,
-        reference=found.wanted.reference,
         from_wallet_id=receiver.id,
         to_wallet_id=wallet.id,
     )
@@ -399,7 +412,7 @@ def _send_back(work: Work, found: RefundPlan, payer_id: str, amount: int) -> Ref
     return made
 
 
-def _send_to(work: Work, found: RefundPlan, to: str, reference: str, offer: Offer | None) -> RefundRecord:
+def _send_to(work: Work, found: RefundPlan, to: str, offer: Offer | None) -> RefundRecord:
     """Makes an outgoing payment with this server as its client; a local wallet gets it in this unit."""
     if found.amount > found.came - store.sent_back(work, found.payment.id, remote=True):
         raise _changed()
@@ -415,19 +428,18 @@ def _send_to(work: Work, found: RefundPlan, to: str, reference: str, offer: Offe
         remote_resources.note_bill(work, payment.id, terms.receiver, work.now)
     made = _insert(
         work,
-        incoming_payment_id=found.payment.id,
+        found,
         return_payment_id=payment.id,
         wallet_address=canonical(to),
         amount=terms.debit,
-        reference=reference,
     )
     pay_or_hold(work, sender, payment, receiver)
     return made
 
 
-def _insert(work: Work, **columns: int | str) -> RefundRecord:
-    refund_id = work.new_id()
-    REFUNDS.create(work, id=refund_id, **columns, created_at=work.now)
+def _insert(work: Work, found: RefundPlan, **columns: int | str) -> RefundRecord:
+    refund_id, said = work.new_id(), {"reference": found.wanted.reference, "why": found.wanted.why}
+    REFUNDS.create(work, id=refund_id, incoming_payment_id=found.payment.id, **columns, **said, created_at=work.now)
     return REFUNDS.by_id(work, refund_id)
 
 

@@ -44,5 +44,11 @@ def limit_removal(tx: Transaction, kind: Kind, account_id: int, latest: int) -> 
     tx.execute(f"UPDATE factor_removal SET due_at = min(due_at, ?) WHERE {kind.column} = ?", (latest, account_id))
 
 
-def insert_removal(tx: Transaction, kind: Kind, account_id: int, now: int, due_at: int) -> None:
-    insert_row(tx, "factor_removal", **{kind.column: account_id}, asked_at=now, due_at=due_at)
+def insert_removal(tx: Transaction, kind: Kind, account_id: int, now: int, due_at: int, why: str | None) -> None:
+    insert_row(tx, "factor_removal", **{kind.column: account_id}, asked_at=now, due_at=due_at, why=why)
+
+
+def removal_reason(tx: Transaction, kind: Kind, account_id: int) -> str | None:
+    """What the operator wrote who asked for the removal of the account's second factors."""
+    found = tx.execute(f"SELECT why FROM factor_removal WHERE {kind.column} = ?", (account_id,)).fetchone()
+    return found[0] if found else None

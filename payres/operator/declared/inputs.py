@@ -25,6 +25,7 @@ from payres.html.typed_amounts import typed_decimal
 
 REQUIRED: Final = Parameter.empty
 MAX_NAME_LENGTH: Final = 200
+MAX_REASON: Final = 140
 OF_PEOPLE: Final = frozenset({"limit", "again"})
 DECIMALS: Final = frozenset({"amount", "rate"})  # kinds of inputs that are decimal texts
 GROUPED: Final = re.compile("[0-9]{1,3}(,[0-9]{3})+")
@@ -233,6 +234,12 @@ def naming(field: str) -> Iterator[None]:
     except DomainError as error:
         error.details.setdefault("field", field)
         raise
+
+
+def check_reason(reason: str | None, field: str) -> None:
+    """Raises InvalidRequest for what no owner can be told as the reason."""
+    if reason is not None and not (len(reason) <= MAX_REASON and reason.strip() and is_visible(reason)):
+        raise InvalidRequest(f"A reason has 1 to {MAX_REASON} printable characters", field=field)
 
 
 def check_name(name: str, kind: str) -> None:

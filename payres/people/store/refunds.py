@@ -32,6 +32,7 @@ class RefundRecord(msgspec.Struct, frozen=True):
     failure: str | None
     created_at: int
     ended_at: int | None
+    why: str | None
 
 
 # The counted part of refund `r`, given its return payment `p`, if any.
