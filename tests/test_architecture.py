@@ -86,6 +86,7 @@ TESTED_IN = {
     "people/test_consent": "people/consent_requests",
     "people/test_keys": "people/key_pages",
     "people/test_mail": "accounts/mail",
+    "people/test_not_me": "people/separations",
     "people/test_notice_pages": "accounts/notices",
     "people/test_own_wallets": "accounts/owners",
     "people/test_security": "accounts/browser_names",

@@ -80,7 +80,7 @@ COMPARED: Final = {
     "interledger/store/packets.py: killed_after": "what operators look at for longer",
     "operator/deliveries.py: created_at": "only shown",
     "operator/payment_history.py: created_at": "only shown",
-    "operator/separations.py: at": "what ends a little too much is set up again",
+    "people/separations.py: at": "what ends a little too much is set up again",
     "people/standing_orders.py: next_at": "a date of the schedule, which may have passed",
 }
 # Times of two rows, or a row's and one read before, that are compared although a clock may be set back in between.

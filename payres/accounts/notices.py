@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from payres.accounts.limits import MAX_MAILS_ASKED_FOR, MAX_NOTICES_OF_KIND
 from payres.accounts.store import mail
+from payres.accounts.store.joins import JOINS_KEPT
 from payres.accounts.store.mail import ADDRESSES, AddressRecord, MailRate, MailRecord
 from payres.accounts.store.owners import OWNERS
 from payres.accounts.store.sessions import OPEN_SESSIONS
@@ -47,7 +48,7 @@ MOST_ITEMS: Final = 20  # of one mail
 CODE_LIFETIME: Final = HOUR
 MOST_WRONG: Final = 5
 OPERATORS: Final = ("page:", "api:", "shell:")  # which of them, no mail says
-LINK_LIFETIME: Final = DAY  # in which the link in a mail takes away what the mail tells of
+LINK_LIFETIME: Final = DAY  # in which the link in a mail takes away what the mail tells of, but for a joined wallet
 
 
 def notify(
@@ -249,8 +250,8 @@ def mail_of_link(work: Work, token: str) -> MailRecord | None:
         return None
     for one in mail.mails_of(work, f"{time[:8]}-{time[8:]}"):
         if hmac.compare_digest(link_token(work, one.id).encode(), token.encode()):
-            until = (one.sent_at or one.created_at) + LINK_LIFETIME
-            return one if lasts(until, work.now, LINK_LIFETIME) else None
+            lifetime = JOINS_KEPT if one.kind == "wallet_connected" else LINK_LIFETIME
+            return one if lasts((one.sent_at or one.created_at) + lifetime, work.now, lifetime) else None
     return None
 
 

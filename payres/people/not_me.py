@@ -17,7 +17,7 @@ from payres.accounts.notices import mail_of_link
 from payres.accounts.passkeys import PASSKEYS
 from payres.accounts.second_factors import cancel_removal, remove_step
 from payres.accounts.store.browsers import delete_browser
-from payres.accounts.store.joins import JOIN_TABLE, delete_join
+from payres.accounts.store.joins import JOIN_TABLE, delete_join, kept_join
 from payres.accounts.store.kinds import delete_of
 from payres.accounts.store.links import account_of_link, delete_link
 from payres.accounts.store.mail import ADDRESSES, MailRecord
@@ -38,6 +38,7 @@ from payres.html.language import Language, table
 from payres.people import standing_orders
 from payres.people.apps import revoke, revoke_keys
 from payres.people.notice_texts import Occurrence, told_of, zone_of_mails
+from payres.people.separations import set_up_since, take_out
 from payres.people.store.activity import statement
 from payres.people.store.standing_orders import ORDERS
 
@@ -138,6 +139,15 @@ def _join(work: Work, one: About) -> Sequence[Do]:
     return [partial(delete_join, work, join.wallet_address_id)] if join and not join.joined_at else []
 
 
+def _joined(work: Work, one: About) -> Sequence[Do]:
+    """Takes the wallet out again, and ends what was set up in it since, also if it was joined to another one after."""
+    wallet = one.wallet(work)
+    if wallet is None or kept_join(work, wallet.id, work.now) is None or len(wallets_of(work, one.owner.id)) == 1:
+        return []
+    made = set_up_since(work, wallet, one.data.get("at", one.mail.created_at))
+    return [partial(take_out, work, wallet, [*made.values()], how="mail")]
+
+
 def _order(work: Work, one: About) -> Sequence[Do]:
     order, wallet = ORDERS.get(work, one.data["order"]), one.wallet(work)
     if order is None or wallet is None or order.wallet_address_id != wallet.id or order.is_over:
@@ -145,8 +155,8 @@ def _order(work: Work, one: About) -> Sequence[Do]:
     return [partial(standing_orders.end, work, wallet, order.id)]
 
 
-# By the kind of mail: the table with what the page says (the question, the button, that it is done, what it does), and
-# what finds what there is still to do.
+# By the kind of mail: the table with what the page says (the question, the button, that it is done, what it does; what
+# is next, if it is not to look oneself), and what finds what there is still to do.
 REMEDIES: Final[Mapping[str, tuple[str, Callable[[Work, About], Sequence[Do]]]]] = {
     "new_browser": ("out_and_closed", _session_and_door),
     "codes_on": ("out_and_closed", _session_and_door),
@@ -165,6 +175,7 @@ REMEDIES: Final[Mapping[str, tuple[str, Callable[[Work, About], Sequence[Do]]]]]
     "grant_by_operator": ("app", _app),
     "key_added": ("key", _key),
     "wallet_asked_for": ("join", _join),
+    "wallet_connected": ("taken_out", _joined),
     "wallet_renamed": ("out", _session),
     "standing_order": ("order", _order),
 }
@@ -187,8 +198,9 @@ def find(work: Work, token: str, language: Language) -> OpenLink | None:
         return None
     name, remedy = REMEDIES[record.kind]
     items = record.data.get("items") or [record.data]
-    # The mails of an owner whose wallets were joined to others go with these, and are good no more.
-    own = [About(owner, one, record) for one in items if one.get("owner") == owner.id]
+    # The mails of an owner whose wallets were joined to others go with these, and are good no more, but those of that.
+    both = record.kind == "wallet_connected"
+    own = [About(owner, one, record) for one in items if both or one.get("owner") == owner.id]
     do = [each for one in own for each in remedy(work, one)]
     if not do:
         return None

@@ -201,7 +201,7 @@ def _values(work: Work, language: Language, record: MailRecord, data: Data) -> d
     browser = say(A_BROWSER) if browser == A_BROWSER else browser
     found["browser"] = say("{browser} on {system}", browser=browser, system=system) if system else browser
     found["moment"] = _beside(language, found, data, beside)
-    found["how"] = _how(language, found, data) if "how" in beside else None
+    found["how"] = _how(language, found, data) if "how" in beside or data.get("how") else None
     found["link"] = f"{work.urls.base}{NOT_ME_PATH}{link_token(work, record.id)}"
     found["wrote"] = say("{operator} wrote: “{why}”", **found) if data.get("why") else ""
     help_url = work.settings.help_url.partition("://")[2]
@@ -389,7 +389,8 @@ def _back(work: Work, wallet: WalletRecord, refund: RefundRecord, language: Lang
     share = marked("It is all back.") if refund.returned == paid.sent else marked("{amount} of it is back.")
     name = _claimed(WALLETS.by_id(work, bill.wallet_address_id).name, "…")
     values = {"name": name, "amount": amount, "whole": whole, "day": language.date(paid.created_at)}
-    return values | {"share": language.say(share, amount=amount)}
+    why = {"why": refund.why, "unsaid": None if refund.why else ""}
+    return values | why | {"share": language.say(share, amount=amount)}
 
 
 def _of_failures(work: Work, wallet: WalletRecord, record: MailRecord, language: Language) -> Gathered:

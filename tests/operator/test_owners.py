@@ -15,7 +15,8 @@ from payres.core.store.wallets import list_keys, require_wallet
 from payres.core.store.work import Work
 from payres.operator import grants, keys
 from payres.operator.owners import WALLET_OWNER, require_owner
-from payres.operator.separations import separate, set_up_since
+from payres.operator.separations import separate
+from payres.people.separations import set_up_since
 from payres.people.store.standing_orders import ORDERS
 from tests.helpers import new_jwk
 from tests.instance import Instance

@@ -20,6 +20,7 @@ from payres.accounts.store.mail import ADDRESSES, MAILS, MailRecord
 from payres.agenda.store.agenda import FAULT_PAUSES, FAULTS, FaultRecord
 from payres.core.process.settings import Settings
 from payres.core.protocol.clock import SECOND
+from payres.core.protocol.errors import InvalidRequest
 from payres.core.store.events import delete_old_events, last_sequence
 from payres.core.store.incoming_payments import INCOMING
 from payres.core.store.work import Environment, Work
@@ -28,6 +29,7 @@ from payres.operator import assets, grants, refunds, wallets
 from payres.operator.upkeep import doctor
 from payres.people.mail import tell_of_events
 from payres.people.notice_texts import LINES, Notice, envelope
+from payres.people.store.refunds import REFUNDS
 from tests.accounts.test_factor_pages import hidden, send_code, with_codes
 from tests.helpers import TIMEOUT, Json, receiver_of, usd, wait_until
 from tests.instance import Instance, run_instance
@@ -643,19 +645,23 @@ def test_refund_is_told_to_both_owners(payres: Instance, post: MailServer) -> No
     assert post.wait_for(receiver, 1)[0]["Subject"] == "Money arrived: USD 5.00 from Alice"
     [payment] = payres.read(lambda work: INCOMING.list(work, "WHERE received > 0"))
 
-    def refund(work: Work, amount: str, reference: str) -> None:
-        refunds.make(work, refunds.plan(work, refunds.WantedRefund(payment.id, reference, amount)))
+    def refund(work: Work, amount: str, reference: str, why: str | None = None) -> None:
+        refunds.make(work, refunds.plan(work, refunds.WantedRefund(payment.id, reference, amount, why=why)))
 
-    payres.write(partial(refund, amount="2.00", reference="first"))
+    with pytest.raises(InvalidRequest, match="A reason has 1 to 140 printable characters"):
+        payres.write(partial(refund, amount="2.00", reference="first", why="never\nsent"))
+    payres.write(partial(refund, amount="2.00", reference="first", why="Order 2041 was never sent"))
     came = post.wait_for(payer, 1)[0]
     assert came["Subject"] == "USD 2.00 came back from Bob"
     assert re.match(r"Bob got USD 5\.00 from alice on \d+ \w+ \d+\. USD 2\.00 of it is back\.\n", text_of(came))
-    assert "\nHarbour sent it back.\nNo more mails about money:\n" in text_of(came)
+    assert "\nHarbour sent it back, and wrote: “Order 2041 was never sent”\nNo more mails about" in text_of(came)
     told = post.wait_for(receiver, 2)[1]
     assert told["Subject"] == "USD 2.00 was sent back to Alice"
     said = " ".join(text_of(told).split())
     assert re.match(r"Alice paid bob USD 5\.00 on \d+ \w+ \d+\. USD 2\.00 of it is sent back\. When: ", said)
-    assert " Harbour did it. Not right? Tell Harbour. -- " in said
+    assert " Harbour did it, and wrote: “Order 2041 was never sent” Not right? Tell Harbour. -- " in said
+    made = payres.read(lambda work: refunds.shown_refund(work, REFUNDS.list(work)[0]))
+    assert made.why == "Order 2041 was never sent"
     payres.write(partial(refund, amount="1.00", reference="first again"))
     payres.write(partial(refund, amount="0.50", reference="second again"))
     wait_until(lambda: seen_all(payres))

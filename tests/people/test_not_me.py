@@ -1,26 +1,33 @@
 """The link in a mail: what it takes away, that it gives nothing, and when it is over."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from payres.accounts import notices
-from payres.accounts.second_factors import ask_removal
+from payres.accounts.second_factors import ask_removal, remove_if_due
 from payres.accounts.store.mail import ADDRESSES, MAILS
-from payres.accounts.store.owners import OF_OWNERS, owner_at
+from payres.accounts.store.owners import OF_OWNERS, OWNERS, OwnerRecord, owner_at, wallets_of
 from payres.accounts.store.second_factors import removal_due_at
 from payres.accounts.store.sessions import count_sessions
+from payres.core.store.wallets import list_keys, require_wallet
 from payres.core.store.work import Work
-from payres.operator import grants
+from payres.operator import grants, keys
 from payres.operator.wallets import make_password_link
+from payres.people.notice_texts import message_of
+from payres.people.store.standing_orders import ORDERS
 from tests.accounts.test_factor_pages import hidden, turn_on
+from tests.helpers import new_jwk
 from tests.instance import Instance, run_instance
 from tests.operator.pages.browser import words_of
 from tests.people.browser import PASSWORD, signed_in, signed_out
-from tests.people.mail_server import SENDER, with_address
+from tests.people.mail_server import SENDER, text_of, with_address
+from tests.people.test_own_wallets import join_in_time
 from tests.people.test_sessions import sign_in
+from tests.works import standing_order
 
 NOTICES = "/account/notices"
 FIREFOX = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0"}
@@ -35,12 +42,23 @@ def payres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
         yield instance
 
 
-def link_of(instance: Instance, owner_id: int, kind: str) -> str:
-    """The link in the last mail of a kind."""
+def link_of(instance: Instance, owner_id: int, kind: str, which: int = -1) -> str:
+    """The link in the last mail of a kind, or in another one."""
 
     def unit(work: Work) -> str:
         found = MAILS.list(work, "WHERE owner_id = ? AND kind = ? ORDER BY id", owner_id, kind)
-        return f"/not-me/{notices.link_token(work, found[-1].id)}"
+        return f"/not-me/{notices.link_token(work, found[which].id)}"
+
+    return instance.read(unit)
+
+
+def mail_text(instance: Instance, owner_id: int, kind: str) -> str:
+    """What the last mail of a kind says."""
+
+    def unit(work: Work) -> str:
+        message = message_of(work, MAILS.list(work, "WHERE owner_id = ? AND kind = ? ORDER BY id", owner_id, kind)[-1])
+        assert message is not None
+        return text_of(message)
 
     return instance.read(unit)
 
@@ -145,6 +163,112 @@ def test_removal_of_the_second_step_is_ended(payres: Instance) -> None:
         assert payres.read(lambda work: removal_due_at(work, OF_OWNERS, owner_id, work.now)) is None
         told = "SELECT data FROM mail WHERE kind = 'keep_factors'"
         assert '"how":"mail"' in payres.read(lambda work: work.execute(told).fetchone()[0])
+
+
+def test_removed_second_step_is_told_with_the_reason_that_was_given(payres: Instance) -> None:
+    with signed_in(payres, "lost") as owner:
+        owner_id = with_address(payres, "lost", "lost@mail.example")
+        turn_on(owner)
+        account = payres.read(lambda work: owner_at(work, "lost"))
+        assert account is not None
+        payres.write(lambda work: ask_removal(work, OF_OWNERS, account, "lost the telephone"))
+        payres.clock.advance(86_401)
+        payres.write(lambda work: remove_if_due(work, OF_OWNERS, account))
+        told = mail_text(payres, owner_id, "factors_removed")
+        assert "Harbour was asked a day ago, and wrote: “lost the telephone”" in told
+
+
+@dataclass
+class Stolen:
+    """A wallet that a thief has joined to another sign-in, and to a further one after; a key came between."""
+
+    path: str
+    second: int
+    theirs: str
+    links: Sequence[str]
+
+
+def steal(payres: Instance, name: str) -> Stolen:
+    """A day passes between the two."""
+    paths = first, second, path = f"{name}-thief", f"{name}-other", f"{name}-pottery"
+    for one in paths:
+        payres.create_wallet(one, password=PASSWORD)
+        with_address(payres, one, f"{one}@mail.example")
+
+    def join_next(work: Work, to: str, of: str) -> int:
+        owner = owner_at(work, to)
+        assert owner is not None
+        join_in_time(work, owner, of, owner_at(work, of))
+        return owner.id
+
+    payres.write(lambda work: keys.add_key(work, path, new_jwk("before")))
+    payres.clock.advance(1)
+    thief_id = payres.write(partial(join_next, to=first, of=path))
+    links = [link_of(payres, thief_id, "wallet_connected", n) for n in (-1, -2)]
+    payres.write(lambda work: keys.add_key(work, path, new_jwk("since")))
+    payres.clock.advance(86_401)
+    return Stolen(path, payres.write(partial(join_next, to=second, of=first)), second, links)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_joined_wallet_is_taken_out_for_30_days_by_the_link_of_either_mail(payres: Instance, which: int) -> None:
+    stolen = steal(payres, f"taken-{which}")
+    payres.clock.advance(29 * 86_400 - 10)
+    with signed_out(payres) as thief:
+        assert sign_in(thief, stolen.theirs).status_code == 303
+        asks, says = press(payres, stolen.links[which])
+        assert thief.get("/account").status_code == 401
+    assert asks.startswith(f"Take {stolen.path} out of the other sign-in? What {stolen.path} now opens with")
+    assert f"Nobody opens {stolen.path} until Harbour makes a link for a new password." in asks
+    assert says.startswith(f"{stolen.path} is taken out Is {stolen.path} yours? Ask Harbour for a new sign-in: ")
+    assert "Sign in as you always do" not in says
+
+    def left(work: Work) -> tuple[list[str], OwnerRecord, str | None]:
+        wallet = require_wallet(work, stolen.path)
+        address = ADDRESSES.by_id(work, wallet.owner_id).email
+        return [one.kid for one in list_keys(work, wallet.id)], OWNERS.by_id(work, wallet.owner_id), address
+
+    kids, owner, address = payres.read(left)
+    assert (kids, owner.password_hash) == (["before"], None), "what was set up since the first time has ended"
+    assert address == f"{stolen.path}@mail.example", "notices go where they went before"
+    assert len(payres.read(lambda work: wallets_of(work, stolen.second))) == 2
+    told = mail_text(payres, owner.id, "wallet_separated")
+    assert "How: by the link in our mail\n" in told
+    assert " wrote: " not in told
+    with signed_out(payres) as http:
+        assert sign_in(http, stolen.path).status_code == 401, "the link has given nobody anything"
+        assert [http.get(one).status_code for one in stolen.links] == [404, 404]
+
+
+def test_wallet_that_was_joined_long_ago_stays(payres: Instance) -> None:
+    stolen = steal(payres, "late")
+    payres.clock.advance(29 * 86_400)
+    with signed_out(payres) as http:
+        assert http.get(stolen.links[0]).status_code == 404
+
+
+def test_standing_order_ends_and_who_renamed_a_wallet_is_signed_out(payres: Instance) -> None:
+    with signed_in(payres, "changed") as stranger:
+        owner_id = with_address(payres, "changed", "changed@mail.example")
+        assert stranger.send("/settings/receive", "rename", {"name": "Not hers"}).status_code == 303
+        told = mail_text(payres, owner_id, "wallet_renamed")
+        assert "Payers of changed see “Not hers” from now on.\nWhen: " in told
+        asks, _ = press(payres, link_of(payres, owner_id, "wallet_renamed"))
+        assert asks.startswith("Sign this browser out? What Payers of changed see “Not hers” from now on. When ")
+        assert stranger.http.get("/account").status_code == 401
+
+    def order(work: Work) -> str:
+        wallet = require_wallet(work, "changed")
+        made = standing_order(wallet.id, "https://shop.example/bob", created_at=work.now)
+        ORDERS.insert(work, made)
+        data: dict[str, Any] = {"amount": 100, "asset_code": "USD", "asset_scale": 2, "payee": "Bob"}
+        data |= {"wallet": "changed", "host": "shop.example", "first": work.now, "order": made.id}
+        notices.notify(work, owner_id, "standing_order", **data)
+        return made.id
+
+    made = payres.write(order)
+    assert press(payres, link_of(payres, owner_id, "standing_order")).says.startswith("The standing order is over")
+    assert payres.read(lambda work: ORDERS.by_id(work, made).state) == "cancelled"
 
 
 def test_app_and_key_end(payres: Instance) -> None:

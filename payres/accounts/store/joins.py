@@ -48,6 +48,13 @@ def open_joins(tx: Transaction, owner_id: int, now: int) -> Sequence[JoinRecord]
     return [one for one in found if one.waits(now) or lasts(one.due_at + JOIN_LASTS, now, JOIN_LASTS)]
 
 
+def kept_join(tx: Transaction, wallet_id: int, now: int) -> JoinRecord | None:
+    """How a wallet came to the owner of others, in the last 30 days."""
+    found = JOIN_TABLE.find(tx, wallet_address_id=wallet_id)
+    joined_at = found.joined_at if found else None
+    return found if joined_at and lasts(joined_at + JOINS_KEPT, now, JOINS_KEPT) else None
+
+
 def store_join(tx: Transaction, wallet_id: int, owner_id: int, seen: Seen, now: int, is_done: bool) -> None:
     """Stores that an owner asks for a wallet, or that it came, in place of an earlier row; deletes a few old ones.
     Where notices went before is kept from the one to the other, and from that to the next."""
