@@ -5,6 +5,7 @@ that can pay it.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final, Literal, NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -15,13 +16,14 @@ from starlette.responses import Response
 from payres.accounts.cookies import check_sign_in, form_secret, render_sign_in
 from payres.core.http.context import context_of
 from payres.core.http.error_answers import note_error
+from payres.core.payments.incoming import unpayable
 from payres.core.process.rate_limiter import address_of
 from payres.core.protocol.errors import DomainError, MethodNotAllowed, nothing_here
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.urls import canonical_host, is_loopback, with_ascii_host
 from payres.core.protocol.visible import ShownUrl, note_of, visible_url
 from payres.core.store.incoming_payments import INCOMING, IncomingRecord
-from payres.core.store.wallets import WalletRecord, find_with_wallet
+from payres.core.store.wallets import WalletRecord, find_wallet, find_with_wallet
 from payres.core.store.work import Work
 from payres.html.forms import read_form, typed_url
 from payres.html.html import PAGE_METHODS, language_of, qr_code, redirect, render
@@ -213,7 +215,9 @@ async def _begin(request: Request, bill: Bill, payers: Payers, now_shown: str, f
         amount = bill.payment.remaining or typed_amount(language, form.get("amount", ""), bill.wallet.asset)
         payer = typed_url(context.urls, form.get("payer", ""))
         if context.urls.is_ours(payer):
-            return redirect(f"/account/send?to={quote(bill.url, safe='')}")
+            await context.database.read(partial(_check_here, url=payer))
+            way = "to" if bill.payment.remaining is None else "bill"
+            return redirect(f"/account/send?{way}={quote(bill.url, safe='')}")
         host = visible_url(payer).host
         if (address := address_of(request.scope)) is not None:
             people_of(context).checkouts.check(address)
@@ -230,6 +234,13 @@ async def _begin(request: Request, bill: Bill, payers: Payers, now_shown: str, f
         sentence, status = PROBLEMS.get(noted.details.get("reason", "")), noted.status
         problems = {"payer": language.say(sentence, host=host)} if sentence else {"": problem_of(language, noted)}
     return show(request, bill, problems, form, status, payers, shown)
+
+
+def _check_here(work: Work, url: str) -> None:
+    """Raises InvalidReceiver if a URL of this server is no wallet that can pay."""
+    wallet = find_wallet(work, work.urls.wallet_path(url) or "")
+    if wallet is None or not wallet.active:
+        raise unpayable("payer", "there is no wallet at this address", "no_wallet")
 
 
 def _word(found: BillCheckout, now: int) -> str:

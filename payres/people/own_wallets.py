@@ -117,7 +117,7 @@ def payers_here(work: Work, request: Request, url: str) -> Payers:
     looked_at = WALLETS.by_id(work, found.wallet_id)
     those = payers(work, found.account_id, url)
     those = sorted(those, key=lambda one: (one.lacks > 0, one.wallet.id != looked_at.id))
-    return (looked_at, those) if len(those) > 1 and not those[0].lacks else None
+    return (looked_at, those) if len(those) > 1 else None
 
 
 async def answer_first(visit: OwnerVisit, form: Form) -> Response | None:

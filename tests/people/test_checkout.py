@@ -199,7 +199,7 @@ def test_bill_that_was_paid_meanwhile_is_not_paid_again(servers: Sequence[Instan
 
 
 def test_wallet_here_pays_without_another_server(servers: Sequence[Instance], payer: Payer) -> None:
-    assert payer.asked(payer.shop.wallet("alice")).startswith("/account/send?to=")
+    assert payer.asked(payer.shop.wallet("alice")).startswith("/account/send?bill=")
 
 
 # What goes wrong before the payer is sent on
@@ -213,6 +213,7 @@ def test_wallet_here_pays_without_another_server(servers: Sequence[Instance], pa
         ("javascript:alert(1)", 400, "This is no wallet address"),
         ("https://user:secret@wallet.example/a", 400, "This is no wallet address"),
         ("{one}/nobody", 400, "There is no wallet at this address"),
+        ("nobody", 400, "There is no wallet at this address"),
         ("{one}/healthz", 400, "has no wallet that can be asked to pay"),
         ("http://127.0.0.1:1/alice", 400, "127.0.0.1:1 does not answer"),
         ("$no-such-host.invalid/bob", 400, "no-such-host.invalid does not answer"),

@@ -236,7 +236,9 @@ def test_bill_says_what_a_wallet_lacks(payres: Instance, ann: Several) -> None:
     words = ann.words(f"/pay/{last_segment(own)}")
     assert "Household takes USD 1.00" in words
     assert "Ann takes" not in words
-    assert "Pay from For" not in ann.words(f"/pay/{last_segment(bill(payres, 900000))}"), "none has enough"
+    words = ann.words(f"/pay/{last_segment(bill(payres, 900000))}")
+    assert "Pottery It lacks EUR" in words
+    assert "See the price" not in words, "none has enough"
     assert ann.http.get("/account/send", params={"bill": too_much, "from": "alice"}).status_code == 404
     with signed_out(payres) as http:
         assert "takes" not in words_of(http.get(page))
