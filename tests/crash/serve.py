@@ -10,8 +10,7 @@ from unittest.mock import patch
 from payres.agenda.store import agenda
 from payres.cli import main
 from payres.core.protocol.clock import SECOND, Clock, SystemClock
-from payres.core.store import database as lanes
-from payres.core.store import work
+from payres.core.store import connections, work
 from payres.core.store.connections import connect_writer
 from payres.interledger import outbound, remote_payments, unanswered
 from payres.interledger.remote_payments import Backoff
@@ -32,7 +31,7 @@ def serve() -> None:
 def serve_impatient() -> None:
     """The same, but it soon gives up waiting for storage, looks often whether that works, and tells webhooks then."""
     with (
-        patch.object(lanes, "BUSY_TIMEOUT_SECONDS", 2),
+        patch.object(connections, "BUSY_TIMEOUT_SECONDS", 2),
         patch.object(readiness, "COMMIT_SECONDS", 1),
         patch.object(readiness, "CACHE_SECONDS", 0.1),
         patch.object(deliveries, "RETRY_SECONDS", 0.1),

@@ -1,8 +1,9 @@
 """The page of what waits: a row for each cause, which is tried or given up as one."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,7 @@ from payres.core.store.work import Work
 from payres.operator.due_work import list_due
 from payres.operator.owners import require_owner
 from payres.operator.wallets import remove_wallet_factors
-from tests.instance import Instance
+from tests.instance import Instance, run_instance
 from tests.operator.pages.browser import PASSWORD, Browser
 from tests.operator.pages.seed import fill
 from tests.operator.pages.test_server import press
@@ -32,13 +33,28 @@ def failing_mails(work: Work, why: str) -> None:
         mail.change_mail(work, one.id, attempts=2, last_error=why, send_at=work.now + HOUR)
 
 
-@pytest.fixture(scope="module")
-def waiting(payres: Instance) -> Instance:
-    fill(payres)
-    payres.write(mail_set_aside)
-    payres.write(lambda work: failing_mails(work, "535 authentication failed"))
-    payres.clock.advance(120)  # the packet has waited since then
-    return payres
+@pytest.fixture
+def waiting(tmp_path: Path) -> Iterator[Instance]:
+    with run_instance(tmp_path / "payres.db") as running:
+        fill(running)
+        running.write(mail_set_aside)
+        running.write(lambda work: failing_mails(work, "535 authentication failed"))
+        running.clock.advance(120)  # the packet has waited since then
+        yield running
+
+
+@pytest.fixture
+def ann(waiting: Instance) -> Iterator[Browser]:
+    with Browser(waiting) as opened:
+        opened.follow_link("ann")
+        yield opened
+
+
+@pytest.fixture
+def reader(waiting: Instance) -> Iterator[Browser]:
+    with Browser(waiting) as opened:
+        opened.follow_link("reader", role="reads")
+        yield opened
 
 
 def parts(browser: Browser) -> Sequence[str]:
