@@ -152,6 +152,7 @@ class Town:
         self.told: list[Told] = []  # what else must have an event
         self.movements: list[Movement] = []
         self.refunds: list[Refund] = []
+        self.put_forward_at = 0  # when all clocks were put forward last
         self.disturbed: set[str] = set()  # bills and payments, by restores
         self.missing: Counter[tuple[Server, Server]] = Counter()  # by which books of peers differ since a restore
         self.resolved: set[str] = set()  # packets that were resolved as delivered: their payers have the money back
@@ -199,6 +200,7 @@ class Town:
     def put_forward(self, microseconds: int) -> None:
         """Puts all clocks forward."""
         self.world.skipped += microseconds
+        self.put_forward_at = self.world.microseconds
 
     async def build(self) -> None:
         """Starts the servers, opens their wallets, and makes them peers."""

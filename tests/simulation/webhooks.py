@@ -116,6 +116,8 @@ class Hooks(Resident):
             return client.verify(body, headers, hook.secret, clock=self.node).id
         except WebhookRejected as error:
             is_wrong = hook.server.was_wrong(self.world.microseconds)  # or was when it was sent
+            elapsed = self.node.now() - int(headers["webhook-timestamp"]) * SECOND
+            is_wrong |= self.world.microseconds - elapsed <= self.town.put_forward_at  # while it was under way
             if not is_wrong and abs(hook.server.now() - self.node.now()) <= TOLERATED:
                 self.world.trouble.append(f"{hook.path}: {error}: {headers} {body!r}")
             return ""
