@@ -31,7 +31,7 @@ def test_check_names_the_first_broken_invariant(payres: Command, tx: Transaction
     result = payres("ledger", "check")
     assert result.exit_code == 1
     assert "BROKEN: its invariant `zero_sum` did not hold" in payres("status").stdout
-    assert "ledger: its invariant `zero_sum` did not hold" in payres("doctor").stdout
+    assert "ledger: the ledger does not add up: its invariant `zero_sum` did not hold" in payres("doctor").stdout
     assert "BROKEN  zero_sum" in result.stdout
     assert result.stderr.startswith(
         "Error: The invariant `zero_sum` is broken: the balances in USD with scale 2 sum to 1"

@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from payres.accounts.mail import MailAnswer
+from payres.core.store.work import Work
 from payres.operator.services import operator_of
 from payres.operator.store import missing_rates
 from payres.operator.upkeep import doctor
@@ -25,15 +28,26 @@ def post() -> Iterator[MailServer]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def payres(tmp_path_factory: pytest.TempPathFactory, post: MailServer) -> Iterator[Instance]:
+@contextmanager
+def serve(folder: Path, post: MailServer) -> Iterator[Instance]:
     """The server of a test has another port than its settings say, and the clock of this machine is not tested."""
-    folder = tmp_path_factory.mktemp("health")
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_server", "_clock"):
             patch.setattr(doctor, name, lambda *_: iter(()))
         with run_instance(folder / "payres.db", backup_directory=str(folder), **post.settings) as instance:
             yield instance
+
+
+@pytest.fixture(scope="module")
+def payres(tmp_path_factory: pytest.TempPathFactory, post: MailServer) -> Iterator[Instance]:
+    """A peer of its server does not answer."""
+    with serve(tmp_path_factory.mktemp("health"), post) as instance:
+        instance.write(add_tide)
+        yield instance
+
+
+def add_tide(work: Work) -> None:
+    add_usd_peer(work, "tide", "10.00", url="http://127.0.0.1:1/ilp")
 
 
 def look(payres: Instance, browser: Browser) -> str:
@@ -47,16 +61,26 @@ def finding(browser: Browser, id: str) -> str:
     return browser.get("/admin/health").text.partition(f'<li id="{id}">')[2].partition("</details></li>")[0]
 
 
-def test_all_is_in_order_until_a_peer_is_down_and_the_overview_is_not_calm(payres: Instance, ann: Browser) -> None:
-    assert "Nobody has looked from the outside yet." in ann.words("/admin/health")
-    words = look(payres, ann)
-    assert "All is in order Payments can be taken. Looked today, " in words
-    assert "Mail 0 waiting" not in words, "others say more of it"
-    assert "Mail 127.0.0.1 takes mail" in words
-    overview = ann.get("/admin")
-    assert (CALM in overview.text, "Needs attention" in overview.text) == (True, False)
-    payres.write(lambda work: add_usd_peer(work, "tide", "10.00", url="http://127.0.0.1:1/ilp"))
-    assert "1 thing is wrong" in look(payres, ann)
+def test_all_is_in_order_until_a_peer_is_down_and_the_overview_is_not_calm(tmp_path: Path, post: MailServer) -> None:
+    with serve(tmp_path, post) as payres, Browser(payres) as ann:
+        ann.follow_link("ann")
+        assert "Nobody has looked from the outside yet." in ann.words("/admin/health")
+        words = look(payres, ann)
+        assert "All is in order Payments can be taken. Looked today, " in words
+        assert "Mail 0 waiting" not in words, "others say more of it"
+        assert "Mail 127.0.0.1 takes mail" in words
+        overview = ann.get("/admin")
+        assert (CALM in overview.text, "Needs attention" in overview.text) == (True, False)
+        payres.write(add_tide)
+        assert "1 thing is wrong" in look(payres, ann)
+        overview = ann.get("/admin")
+        assert 'href="/admin/health#peer-tide"' in overview.text
+        assert CALM not in overview.text
+        assert re.search("Health, looked today, [0-9:]{5}: 1 thing is wrong.", words_of(overview))
+
+
+def test_peer_that_is_down_is_asked_again_or_changed_from_the_page(payres: Instance, ann: Browser) -> None:
+    look(payres, ann)
     shown = finding(ann, "peer-tide")
     assert "<details open>" in shown
     assert "<b><bdi>127.0.0.1:1 does not answer</bdi></b>" in shown
@@ -64,10 +88,6 @@ def test_all_is_in_order_until_a_peer_is_down_and_the_overview_is_not_calm(payre
     assert re.findall(r'(?:action|href)="([^"]+)"', shown) == [
         *("/admin/health/look", "/admin/peers/tide/change", "/admin/peers/tide")
     ]
-    overview = ann.get("/admin")
-    assert 'href="/admin/health#peer-tide"' in overview.text
-    assert CALM not in overview.text
-    assert re.search("Health, looked today, [0-9:]{5}: 1 thing is wrong.", words_of(overview))
 
 
 def test_page_loads_again_while_it_looks(payres: Instance, ann: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +147,8 @@ def test_mail_server_that_takes_nothing_is_found_before_a_mail_waits(
     assert 'action="/admin/health/mail"' in shown
 
 
-def test_who_may_only_look_can_have_others_asked_and_no_more(reader: Browser) -> None:
+def test_who_may_only_look_can_have_others_asked_and_no_more(payres: Instance, reader: Browser) -> None:
+    look(payres, reader)
     page = reader.get("/admin/health").text.partition("<main")[2]
     assert {*re.findall('action="([^"]+)"', page)} == {"/admin/health/look"}
     assert 'href="/admin/peers/tide"' in page

@@ -1,13 +1,15 @@
 """Health: what the database and others say, together, and since when."""
 
+import asyncio
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from threading import Event, Thread, current_thread
+from threading import Event, Semaphore, Thread, current_thread
 
 import httpx2
 import pytest
 
+from payres.core.process.worker import cancel_all
 from payres.operator.declared.long_work import LongWork
 from payres.operator.services import operator_of
 from payres.operator.upkeep import doctor, health
@@ -74,6 +76,25 @@ def test_programs_read_it_and_have_others_asked(payres: Instance, program: Progr
     later = program.get("/health")
     assert later["lookedAt"] > first["lookedAt"]
     assert [one["since"] for one in later["findings"] if one["subject"] == "peer tide"] == [peer["since"]]
+
+
+def test_others_are_asked_again_and_again(payres: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Semaphore(0)
+    for name in ("FIRST_SECONDS", "LOOK_SECONDS"):
+        monkeypatch.setattr(health, name, 0)
+
+    def answers() -> Iterator[doctor.Look]:
+        asked.release()
+        yield "peer tide", "it answers", False, ""
+
+    async def look_twice() -> bool:
+        looking = asyncio.create_task(health.keep_looking(payres.context))
+        both = [await asyncio.to_thread(asked.acquire, timeout=TIMEOUT) for _ in range(2)]
+        await cancel_all([looking])
+        return all(both)
+
+    monkeypatch.setattr(doctor, "others", lambda _: [answers])
+    assert payres._server.call(look_twice())
 
 
 def test_server_that_stops_waits_for_nobody_who_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
