@@ -15,7 +15,7 @@ from payres.core.store.connections import DatabaseServed
 from payres.core.store.work import Work
 from payres.operator.declared.shapes import format_size
 from payres.operator.store.restored_rights import EndedRight
-from payres.operator.upkeep import backups, restored_rights
+from payres.operator.upkeep import backup_and_restore, restored_rights
 
 UNKNOWN = (
     "grants, tokens, keys, passwords and standing orders that were ended after the backup was made are valid again, and"
@@ -38,19 +38,20 @@ def backup(session: Session, destination: str, force: bool, keep: int | None) ->
     if keep is not None and not Path(destination).is_dir():
         raise click.UsageError(f"--keep is for a directory, which {destination} is not")
     with _sentences(f"{database} cannot be copied", str(database)):
-        made = backups.make_backup(database, Path(destination), force, session.environment.clock.now())
+        made = backup_and_restore.make_backup(database, Path(destination), force, session.environment.clock.now())
         if not session.is_standby:
             _record(session, made)
         if keep is not None:
-            backups.remove_older(made.path, database, keep)
+            backup_and_restore.remove_older(made.path, database, keep)
     session.show(
-        backups.shown(str(database), made), f"{made.path}: a verified copy of {database}, {format_size(made.size)}"
+        backup_and_restore.shown(str(database), made),
+        f"{made.path}: a verified copy of {database}, {format_size(made.size)}",
     )
 
 
-def _record(session: Session, made: backups.Backup) -> None:
+def _record(session: Session, made: backup_and_restore.Backup) -> None:
     try:
-        session.write(lambda work: backups.record_backup(work, made), if_replaced=True)
+        session.write(lambda work: backup_and_restore.record_backup(work, made), if_replaced=True)
     except DatabaseServed:  # made by an older version, as before an upgrade
         warn("The audit log does not have this backup: the running server is of an older version")
 
@@ -75,9 +76,9 @@ def restore(session: Session, source: Path, other: Path | None, carry_over: bool
     taken over with --carry-over. SOURCE may be the database itself after its write-ahead log was lost."""
     database, left = Path(session.settings.database), list[str]()
 
-    def finish(tx: sqlite3.Connection, comparison: backups.Comparison) -> None:
+    def finish(tx: sqlite3.Connection, comparison: backup_and_restore.Comparison) -> None:
         work = Work(tx, session.environment)
-        backups.record_restore(work, source)
+        backup_and_restore.record_restore(work, source)
         if carry_over and comparison.unknown is not None:
             raise click.ClickException(f"{comparison.unknown}, so nothing can be carried over. Nothing was replaced")
         if carry_over and comparison.was_restored and other is None:
@@ -86,7 +87,7 @@ def restore(session: Session, source: Path, other: Path | None, carry_over: bool
             left.extend(restored_rights.end_again(work, comparison.ended))
 
     with _sentences(f"{database} cannot be replaced", str(database)):
-        restored = backups.restore_backup(source, database, session.environment.clock.now(), finish, other)
+        restored = backup_and_restore.restore_backup(source, database, session.environment.clock.now(), finish, other)
     ended = restored.comparison.ended
     resource = {
         "database": str(database),
@@ -116,7 +117,7 @@ def restore(session: Session, source: Path, other: Path | None, carry_over: bool
 
 def _about_earlier(database: Path, compared: Path) -> str:
     """What was compared was restored itself: where what was before may be."""
-    kept = ", ".join(str(one) for one in backups.replaced_by_restores(database) if one != compared.resolve())
+    kept = ", ".join(str(one) for one in backup_and_restore.replaced_by_restores(database) if one != compared.resolve())
     found = f", of these the first since the backup: {kept}" if kept else ""
     said = f"{compared} was itself restored since the backup was made, and does not know what was ended before"
     return f"{said}: name with --compare the one that was replaced then{found}"
@@ -138,7 +139,7 @@ def _about_ended(ended: Sequence[EndedRight], carry_over: bool, source: Path, ot
 def _sentences(failed: str, database: str) -> Iterator[None]:
     try:
         yield
-    except backups.BackupError as error:
+    except backup_and_restore.BackupError as error:
         raise click.ClickException(str(error)) from error
     except sqlite3.Error as error:
         raise click.ClickException(f"{failed}: {explain_database_denial(error, database) or error}") from error

@@ -23,7 +23,7 @@ from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
 from payres.html.language import marked
 from payres.interledger.node import node_of
-from payres.people.payees import find_remote_bill
+from payres.people.payee_lookup import find_remote_bill
 from payres.people.store.remote_bills import REMOTE_BILLS, RemoteBillRecord
 
 WAIT_SECONDS: Final = 2.0  # of the owner; what comes later is shown when the page is loaded again

@@ -29,7 +29,7 @@ from payres.html.language import marked
 from payres.html.preferences import zone_named
 from payres.interledger.quoting import RemoteQuotes
 from payres.people.limits import MAX_ORDERS_OF_WALLET
-from payres.people.payees import Payee, find_payee
+from payres.people.payee_lookup import Payee, find_payee
 from payres.people.sending import KeptWish, Wish, ask_price, confirm_payment, find_price, kept
 from payres.people.store import standing_orders as store
 from payres.people.store.standing_orders import ORDERS, RUNS, OrderRecord, OrderState, RunRecord, RunState

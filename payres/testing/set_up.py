@@ -38,7 +38,7 @@ from payres.core.store.work import Work
 from payres.interledger.node import node_of
 from payres.interledger.remote_payments import Backoff
 from payres.operator import keys, wallets, webhooks
-from payres.people import payees, sending
+from payres.people import payee_lookup, sending
 from payres.testing.answers import ClientKey, DecidedGrant, SetKey, Wallet, Webhook
 from payres.testing.asked import Asked, of_grant
 from payres.testing.clock import SandboxClock
@@ -226,7 +226,7 @@ async def pay_bill(context: Context, given: BillPayment) -> OutgoingPayment:
 async def _pay_bill(context: Context, given: BillPayment) -> OutgoingPayment:
     database, node = context.database, node_of(context)
     wallet = await database.read(partial(wallet_named, name=given.wallet, member="from"))
-    payee = await payees.find_payee(database, node.quotes, wallet, given.bill)
+    payee = await payee_lookup.find_payee(database, node.quotes, wallet, given.bill)
     if payee.bill is None:
         raise InvalidRequest("bill is the URL of an incoming payment, or of its page", field="bill")
     if given.amount is None and payee.remaining is None:

@@ -17,7 +17,7 @@ import pytest
 
 from payres.accounts import owners
 from payres.accounts.passwords import hash_password
-from payres.operator.upkeep.backups import make_backup
+from payres.operator.upkeep.backup_and_restore import make_backup
 from payres.testing.peering import peer
 from tests.attacks.conftest import PASSWORD, process, with_alice
 from tests.helpers import TIMEOUT, sign_in_token, usd, wait_until

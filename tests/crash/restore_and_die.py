@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from shutil import copytree
 
-from payres.operator.upkeep.backups import restore_backup
+from payres.operator.upkeep.backup_and_restore import restore_backup
 
 
 def main() -> None:

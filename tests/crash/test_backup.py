@@ -20,7 +20,7 @@ import pytest
 
 from payres.core.protocol.clock import SECOND
 from payres.core.store.connections import connect_writer
-from payres.operator.upkeep.backups import BackupError, make_backup, restore_backup
+from payres.operator.upkeep.backup_and_restore import BackupError, make_backup, restore_backup
 from payres.operator.wallets import create_wallet, deposit
 from tests.crash.conftest import Compile
 from tests.crash.load import TABLES, Asked, Load

@@ -16,7 +16,7 @@ from payres.core.store.work import Units
 from payres.html.forms import typed_url
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.remote_receivers import RemoteIncomingPayment
-from payres.people import payees
+from payres.people import payee_lookup
 
 ID = "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"
 BILL = f"https://shop.example/incoming-payments/{ID}"
@@ -57,8 +57,8 @@ class Elsewhere:
         )
 
 
-def payee(remote: Elsewhere, url: str) -> payees.Payee:
-    found = payees.find_payee(cast("Units", Nothing()), cast("RemoteQuotes", remote), PAYER, url)
+def payee(remote: Elsewhere, url: str) -> payee_lookup.Payee:
+    found = payee_lookup.find_payee(cast("Units", Nothing()), cast("RemoteQuotes", remote), PAYER, url)
     return asyncio.run(found)
 
 

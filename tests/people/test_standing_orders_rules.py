@@ -24,7 +24,7 @@ from payres.operator.store.restored_rights import end_by_restore
 from payres.operator.upkeep import invariant_checks
 from payres.people import standing_orders as rules
 from payres.people.limits import MAX_ORDERS_OF_WALLET
-from payres.people.payees import find_payee
+from payres.people.payee_lookup import find_payee
 from payres.people.sending import ask_price
 from payres.people.standing_orders import OrderWish
 from payres.people.store import standing_orders as store

@@ -7,7 +7,7 @@ import msgspec
 
 from payres.core.protocol.amounts import format_decimal
 from payres.core.store.wallets import require_wallet
-from payres.people import payees, sending
+from payres.people import payee_lookup, sending
 from tests.simulation import payers, rights
 from tests.simulation.apps import APPS, App
 from tests.simulation.bills import ask_for, complete_bill
@@ -92,7 +92,7 @@ async def pay(town: Town, wallet: Wallet, wish: sending.Wish, cents: int | None,
     async def send() -> tuple[str, tuple[int, int]]:
         database, node = server.context.database, server.interledger
         payer = await database.read(lambda work: require_wallet(work, wallet.path))
-        payee = await payees.find_payee(database, node.quotes, payer, wish.to)
+        payee = await payee_lookup.find_payee(database, node.quotes, payer, wish.to)
         asset = payer.asset if wish.fixed == "send" else payee.asset
         value = None if cents is None else minor(cents, asset)
         amount = "" if value is None else format_decimal(value, asset)

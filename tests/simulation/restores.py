@@ -11,7 +11,7 @@ from payres.core.process.settings import Settings
 from payres.core.store.connections import require_complete
 from payres.core.store.runs import LostCommits, Position
 from payres.core.store.work import Environment, Work
-from payres.operator.upkeep import backups, restored_rights
+from payres.operator.upkeep import backup_and_restore, restored_rights
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Archive:
         return not self._made_at
 
     def make(self, server: "Server") -> None:
-        backups.make_backup(server.disk.path, self._file, True, server.now())
+        backup_and_restore.make_backup(server.disk.path, self._file, True, server.now())
         self._made_at, self._made_in = server.world.microseconds, server.life
         for end in FILES:
             shutil.copyfile(f"{server.disk.path}{end}", f"{self._file}.copy{end}")
@@ -84,16 +84,16 @@ class Archive:
         states, states_then = _states(database), _states(self._file)
         environment = Environment.of(settings, server, actor="operator")
 
-        def finish(tx: sqlite3.Connection, comparison: backups.Comparison) -> None:
+        def finish(tx: sqlite3.Connection, comparison: backup_and_restore.Comparison) -> None:
             work = Work(tx, environment)
-            backups.record_restore(work, Path(self._file.name))  # its folder is another one in each run
+            backup_and_restore.record_restore(work, Path(self._file.name))  # its folder is another one in each run
             restored_rights.end_again(work, comparison.ended)
 
         is_blind = is_copy and self._made_in == server.life - 1
         if not is_blind:
-            backups.restore_backup(self._file, database, server.now(), finish)
+            backup_and_restore.restore_backup(self._file, database, server.now(), finish)
         elif self._lacks_commits(database):
-            backups.restore_backup(database, database, server.now(), finish)
+            backup_and_restore.restore_backup(database, database, server.now(), finish)
         bounds = {}
         for peer in server.neighbours:
             (owed, out), (owed_then, out_then) = (found.get(f"test.{peer.name}", (0, 0)) for found in (before, then))

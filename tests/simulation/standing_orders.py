@@ -11,8 +11,7 @@ from payres.core.protocol.clock import CORRECTION, DAY, SECOND
 from payres.core.store.outgoing_payments import OUTGOING, OutgoingRecord
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
-from payres.people import payees as payees_of
-from payres.people import sending
+from payres.people import payee_lookup, sending
 from payres.people import standing_orders as rules
 from payres.people.store.standing_orders import LASTING, ORDERS, RUNS, OrderRecord, RunRecord
 from tests.simulation.currencies import minor
@@ -84,7 +83,7 @@ class Planner(Resident):
         async def make() -> str:
             database, quotes = server.context.database, server.interledger.quotes
             payer = await database.read(lambda work: require_wallet(work, self._wallet.path))
-            found = await payees_of.find_payee(database, quotes, payer, payee.url)
+            found = await payee_lookup.find_payee(database, quotes, payer, payee.url)
             windows = rules.windows_of(rules.wall_time(first, UTC), every, None)
             draft = rules.draft_of(plan, found, windows, UTC)
             quote = await sending.ask_price(database, quotes, payer, found, draft, value, is_plan=True)

@@ -138,7 +138,7 @@ NOUNS: Final = (
     ),
     Noun("due_work", _SET_UP, {"due": "See what waits; try it now, or give it up."}),
     Noun("upkeep.status", about={"status": "The state of the server"}),
-    Noun("upkeep.kept_backups", about={"backups": "Copies of the database"}),
+    Noun("backups", about={"backups": "Copies of the database"}),
     Noun(
         "operators",
         _BOOKS,

@@ -13,7 +13,7 @@ from payres.core.protocol.visible import visible_url
 from payres.core.store.work import Work
 from payres.html.html import operators_language
 from payres.html.sentences import ended
-from payres.operator import ledger, mail, webhooks
+from payres.operator import backups, ledger, mail, webhooks
 from payres.operator.assets import set_rate
 from payres.operator.declared.declarations import OperationForm, operation_of
 from payres.operator.declared.shapes import path_of
@@ -22,7 +22,6 @@ from payres.operator.pages.server import REFRESH_SECONDS
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.peers import change_peer
 from payres.operator.services import operator_of
-from payres.operator.upkeep import kept_backups
 from payres.operator.upkeep.doctor import Diagnosis
 from payres.operator.upkeep.health import STATES, count_wrong, examine_all, look
 
@@ -32,7 +31,7 @@ BACKUPS: Final = ("backup", "broken", "failed")
 # What puts a finding right, by the first word of its subject: operations, each with the words of its button.
 REMEDIES: Final[Mapping[str, Sequence[tuple[Callable[..., Any], str]]]] = {
     "peer": ((look, "Try it now"), (change_peer, "Change its terms")),
-    **dict.fromkeys(BACKUPS, ((kept_backups.make, "Back up now"),)),
+    **dict.fromkeys(BACKUPS, ((backups.make, "Back up now"),)),
     "ledger": ((ledger.check, "Check it now"),),
     "webhook": ((webhooks.test, "Send a test"),),
 }

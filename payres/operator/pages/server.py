@@ -11,12 +11,12 @@ from payres.core.process.settings import LoadedSettings, Settings
 from payres.core.protocol.clock import format_time
 from payres.core.store.connections import free_bytes
 from payres.html.preferences import chosen_zone, clocks
+from payres.operator.backups import BACKUP, NONE, list_backups, make
 from payres.operator.declared.declarations import operation_of
 from payres.operator.declared.shapes import Cell, Column, DataTable, format_size, make_table
 from payres.operator.ledger import check
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.services import operator_of
-from payres.operator.upkeep.kept_backups import BACKUP, NONE, list_backups, make
 
 REFRESH_SECONDS: Final = 5
 SECRET: Final = frozenset({"metrics_token"})

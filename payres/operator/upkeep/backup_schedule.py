@@ -10,8 +10,8 @@ from payres.core.http.context import Context
 from payres.core.process.worker import Worker
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import WrongState
-from payres.operator.upkeep.backups import UnsoundCopy, backup_name, made_in, remove_older
-from payres.operator.upkeep.kept_backups import make_in_folder
+from payres.operator.backups import make_in_folder
+from payres.operator.upkeep.backup_and_restore import UnsoundCopy, backup_name, made_in, remove_older
 
 RETRY_SECONDS: Final = 3600.0
 LONGEST_PAUSE_SECONDS: Final = 86400.0

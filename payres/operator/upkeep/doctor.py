@@ -41,7 +41,7 @@ from payres.interledger.store.peers import PeerRecord
 from payres.operator.declared.shapes import MEBIBYTE, format_size
 from payres.operator.limits import MIN_FREE_BYTES
 from payres.operator.store import backups, due_work, invariants, status
-from payres.operator.upkeep.backups import BROKEN, made_in, time_of
+from payres.operator.upkeep.backup_and_restore import BROKEN, made_in, time_of
 from payres.operator.upkeep.missing_rates import SHOWN_RATES, lacking_rates, some
 from payres.operator.upkeep.takeover import AFTER_TAKEOVER, describe_takeover
 from payres.webhooks.store import webhooks

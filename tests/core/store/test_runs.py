@@ -21,7 +21,7 @@ from payres.core.store.runs import HighWaterMark, LostCommits
 from payres.core.store.transactions import run_units
 from payres.core.store.work import Environment, Work
 from payres.operator import wallets
-from payres.operator.upkeep.backups import make_backup, restore_backup
+from payres.operator.upkeep.backup_and_restore import make_backup, restore_backup
 from tests.versions import make_up, plain
 from tests.works import NOW
 

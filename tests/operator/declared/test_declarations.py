@@ -328,7 +328,7 @@ BY_COMMAND: Final = {
     *("payments.refund", "assets.withdraw_fees", "unresolved_packets.resolve", "api_keys.create_api_key"),
     "operators.make_link",
 }
-ON_PAGES: Final = {"backups.make", "kept_backups.download", "mail.test"}
+ON_PAGES: Final = {"backups.make", "backups.download", "mail.test"}
 # Arguments besides those of a new thing, and the refusal, which is the same on each surface.
 REFUSALS: Final = (
     ("wallets.deposit", {"amount": "1.001"}, "'1.001' is not an amount of USD"),

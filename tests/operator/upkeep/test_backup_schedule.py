@@ -11,8 +11,8 @@ from payres.core.protocol.errors import WrongState
 from payres.core.store.copies import copies_into
 from payres.operator.store.backups import last_backup
 from payres.operator.upkeep import doctor
+from payres.operator.upkeep.backup_and_restore import restore_backup
 from payres.operator.upkeep.backup_schedule import make_if_due, schedule
-from payres.operator.upkeep.backups import restore_backup
 from payres.operator.upkeep.doctor import Diagnosis
 from tests.helpers import TIMEOUT, wait_until
 from tests.instance import Instance, run_instance

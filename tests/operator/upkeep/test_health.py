@@ -13,7 +13,7 @@ from payres.core.process.worker import cancel_all
 from payres.operator.declared.long_work import LongWork
 from payres.operator.services import operator_of
 from payres.operator.upkeep import doctor, health
-from payres.operator.upkeep.backups import Backup, record_backup
+from payres.operator.upkeep.backup_and_restore import Backup, record_backup
 from payres.operator.upkeep.doctor import Diagnosis, OtherFindings, combined
 from tests.helpers import TIMEOUT, Json
 from tests.instance import Instance, run_instance

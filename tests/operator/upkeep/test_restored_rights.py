@@ -47,7 +47,7 @@ from payres.operator.store.api_keys import API_KEYS
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord
 from payres.operator.store.restored_rights import ENDED
 from payres.operator.upkeep import restored_rights
-from payres.operator.upkeep.backups import BackupError, Comparison, make_backup, restore_backup
+from payres.operator.upkeep.backup_and_restore import BackupError, Comparison, make_backup, restore_backup
 from payres.people import standing_orders
 from payres.people.store.standing_orders import ORDERS
 from payres.webhooks.store.webhooks import WEBHOOKS

@@ -9,11 +9,11 @@ import pytest
 from payres.core.protocol.clock import SystemClock
 from payres.core.protocol.errors import NotFound, Unavailable, WrongState
 from payres.core.store.work import Work
+from payres.operator.backups import list_backups, require_backup
 from payres.operator.declared.long_work import LongWork, LongWorks
 from payres.operator.services import operator_of
-from payres.operator.upkeep.backups import make_backup
+from payres.operator.upkeep.backup_and_restore import make_backup
 from payres.operator.upkeep.invariant_checks import ledger_scans
-from payres.operator.upkeep.kept_backups import list_backups, require_backup
 from tests.helpers import TIMEOUT
 from tests.instance import Instance, run_instance
 from tests.operator.programs import Program

@@ -27,8 +27,8 @@ from payres.operator.declared.long_work import LongWork
 from payres.operator.declared.shapes import Column, Shape, Time, format_size
 from payres.operator.services import operator_of
 from payres.operator.store.backups import maker_of_backup
-from payres.operator.upkeep import backups
-from payres.operator.upkeep.backups import BROKEN, BackupError, MadeBackup, made_in, time_of
+from payres.operator.upkeep import backup_and_restore
+from payres.operator.upkeep.backup_and_restore import BROKEN, BackupError, MadeBackup, made_in, time_of
 
 NONE: Final = "There are no backups in the folder yet"
 SECRETS: Final = (
@@ -51,7 +51,6 @@ Write = Callable[[Callable[[Work], None]], Awaitable[None]]
         plan=lambda work: {"folder": require_folder(work.settings)},
         begins="backup",
     ),
-    noun="backups",
     audits="database.backup",
 )
 async def make(call: ActorRequest) -> MadeBackup:
@@ -79,15 +78,15 @@ async def _make(context: Context, write: Write, progress: LongWork) -> MadeBacku
     directory, database = context.settings.backup_directory, context.database.path
     if not await asyncio.to_thread(Path(directory).is_dir):  # to `make_backup`, it would be the name of the file
         raise WrongState(f"The setting backup_directory names {directory}, which is not a directory")
-    asked = partial(backups.make_backup, overwrite=False, now=context.clock.now(), note=progress.note)
+    asked = partial(backup_and_restore.make_backup, overwrite=False, now=context.clock.now(), note=progress.note)
     try:
         made = await asyncio.to_thread(asked, Path(database), Path(directory))
     except (BackupError, UnusableDatabase) as error:
         raise WrongState(str(error)) from error
     except (sqlite3.Error, OSError) as error:
         raise Unavailable(f"The backup could not be made: {error}") from error
-    await write(partial(backups.record_backup, made=made))
-    return backups.shown(database, made)
+    await write(partial(backup_and_restore.record_backup, made=made))
+    return backup_and_restore.shown(database, made)
 
 
 class KeptBackup(Resource, frozen=True, kw_only=True):
@@ -129,9 +128,7 @@ BACKUP: Final = Shape(
 )
 
 
-@operation(
-    "GET /backups backup:write", BACKUP, listing=Listing("backups", NONE, "Backups", menu="Server"), noun="backups"
-)
+@operation("GET /backups backup:write", BACKUP, listing=Listing("backups", NONE, "Backups", menu="Server"))
 def list_backups(work: Work) -> Sequence[Path]:
     """List the backups in the directory of the setting backup_directory, newest first."""
     folder, database = work.settings.backup_directory, Path(work.settings.database)

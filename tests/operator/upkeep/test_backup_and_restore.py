@@ -13,7 +13,7 @@ from payres.core.store.connections import DatabaseServed, connect_writer, server
 from payres.core.store.copies import examine
 from payres.core.store.migrations import FIRST, UnusableDatabase, is_outdated, version_of
 from payres.operator.store.invariants import LEDGER_INVARIANTS
-from payres.operator.upkeep.backups import BackupError, make_backup, restore_backup, stamp
+from payres.operator.upkeep.backup_and_restore import BackupError, make_backup, restore_backup, stamp
 from payres.operator.wallets import create_wallet, deposit
 from payres.people.store.standing_orders import ORDERS, RUNS, RunRecord
 from tests.versions import NEWEST, make_newest
