@@ -1245,11 +1245,11 @@ create unique index movement_undoing on movement (undoes) where undoes is not nu
 -- due when they show its start, from first_window on. Windows from next_window on have no run yet, unless a clock that
 -- was ahead has paid them, and next_at is when the first of them is due, null if there is none or the order is not
 -- active. Windows before not_before are not paid: what was paid of them is lost with the state that a restore replaced.
--- problem is why payres paused it.
+-- problem is why payres paused it; paused_until is the day before which its owner left out dates, at its beginning there.
 -- rows: owners, at most 50 (MAX_ORDERS_OF_WALLET) that go on for each wallet_address, and 240 (MAX_FORMS_OF_OWNER) an
 --   hour that they set up and end
 -- kept: for good
--- times: next_at due on a date; not_before date; created_at, ended_at shown
+-- times: next_at due on a date; not_before date; paused_until, created_at, ended_at shown
 -- restore: listed and carried over as standingOrder
 -- restore: ended by restore: dates of standing orders before the restore, which may have been paid since
 create table standing_order (
@@ -1273,6 +1273,7 @@ create table standing_order (
   created_at integer not null,
   ended_at integer,
   first_window integer not null default 0 check (first_window >= 0),
+  paused_until integer,
   check (next_at is null or state = 'active'),
   check ((ended_at is null) = (state = 'active' or state = 'paused'))
 ) strict, without rowid;

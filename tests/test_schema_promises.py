@@ -43,7 +43,7 @@ answered_request 5, rejected_request 5, checkout 15, made_elsewhere 9, remote_bi
 wallet_event 2, webhook_turn 3, delivery 8, session 9, webhook_attempt 10, known_browser 5, password_link 4, totp 8,
 recovery_code 5, passkey 13, used_challenge 2, half_sign_in 6, factor_removal 6, wallet_join 10, sign_in 7,
 mail_address 10, mail_choice 3, mail 12, mail_cursor 2, movement 6, operator 7, missing_rate 3, operator_form 2,
-api_key 9, standing_order 20, standing_order_run 8
+api_key 9, standing_order 21, standing_order_run 8
 """
 COLUMNS: Final = {name: int(count) for name, count in re.findall(r"(\w+) (\d+)", _COUNTED)}
 # Times that last or are due and are compared with a clock by hand, each with the reason why that is right.

@@ -79,7 +79,8 @@ CHOICES: Final = {
 
 class ShownOrder(NamedTuple):
     """An order as its owner reads it: `run` is what is to be told of the latest dates, the last that was not paid if
-    there is one; `paid` is how many are paid, of `times` in all; `is_away`, that dates are left out until the next."""
+    there is one; `paid` is how many are paid, of `times` in all; dates before
+    `paused_until` are left out."""
 
     order: OrderRecord
     interval: Interval
@@ -88,7 +89,7 @@ class ShownOrder(NamedTuple):
     run: RunRecord | None
     paid: int
     ends_at: int | None
-    is_away: bool
+    paused_until: int | None
 
     @property
     def who(self) -> str:
@@ -112,7 +113,7 @@ def shown(work: Work, wallet: WalletRecord, order: OrderRecord) -> ShownOrder:
         next((run for run in runs if run.problem), None),
         store.count_paid(work, order.id),
         None if schedule.interval.last is None else schedule.at(schedule.interval.last),
-        rules.is_away(work, order),
+        order.paused_until or order.next_at if rules.is_away(work, order) else None,
     )
 
 

@@ -89,8 +89,11 @@ class Schedule(NamedTuple):
         """When a window begins; None after the last one."""
         if self.interval.last is not None and window > self.interval.last:
             return None
-        shown = EPOCH + timedelta(microseconds=self.interval.boundary(window))
-        return int(shown.replace(tzinfo=self.zone).timestamp()) * SECOND
+        return self.moment(self.interval.boundary(window))
+
+    def moment(self, shown: int) -> int:
+        """When clocks show this."""
+        return int((EPOCH + timedelta(microseconds=shown)).replace(tzinfo=self.zone).timestamp()) * SECOND
 
     def latest(self, now: int) -> int:
         """The latest window that has begun; -1 before the first one."""
@@ -217,7 +220,7 @@ def pause(work: Work, wallet: WalletRecord, order_id: str, until: int | None = N
         next_at = schedule.at(window)
         if next_at is None or (window == following and not waiting):
             raise WrongState(NO_PAUSE)
-        ORDERS.update(work, order.id, next_window=window, next_at=next_at)
+        ORDERS.update(work, order.id, next_window=window, next_at=next_at, paused_until=schedule.moment(until))
         for run in waiting:
             _settle(work, run, "missed", "stopped")
     audit.record(work, "order.pause", order.id)

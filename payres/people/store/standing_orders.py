@@ -38,6 +38,7 @@ class OrderRecord(msgspec.Struct, frozen=True):
     not_before: int = 0
     ended_at: int | None = None
     first_window: int = 0
+    paused_until: int | None = None
 
     @property
     def receive_asset(self) -> Asset:

@@ -1,0 +1,1 @@
+alter table standing_order add column paused_until integer;
