@@ -104,8 +104,8 @@ create table owner (
 -- Wallet addresses. path is the part after the base URL, lower-case; the owner signs in with any of them and the password.
 -- tag stands for the wallet in ILP addresses, which never end: ids are used again after a restore, and tags are not. Wallets
 -- from before version 42 have the id as their tag, which the addresses that were handed out have. path_as_read and
--- name_as_read are what `as_read` gives for the path and the public name: an owner takes no name that is read like either
--- of another wallet, while operators may give several wallets one name.
+-- name_as_read are what `as_read` gives for the path and the public name: no name is chosen that is read like either of
+-- another owner's wallet.
 -- rows: operators
 -- kept: for good
 -- times: created_at shown

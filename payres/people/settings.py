@@ -89,7 +89,7 @@ async def show_receiving(
 
 
 async def rename(visit: OwnerVisit, form: Form) -> Response:
-    """Gives the wallet another name, which payers see, unless that is read like the name of another wallet here."""
+    """Gives the wallet another name, which payers see, unless that is read like that of another owner's wallet here."""
     name, wallet = form.get("name", "").strip(), visit.wallet
     if not 1 <= len(name) <= LONGEST_PUBLIC_NAME or not is_visible(name):
         problem = visit.language.say("A name has 1 to {most} characters that can be seen.", most=LONGEST_PUBLIC_NAME)
@@ -99,7 +99,7 @@ async def rename(visit: OwnerVisit, form: Form) -> Response:
         return {"name": WALLETS.by_id(work, wallet.id).public_name or ""}
 
     def change(work: Work) -> bool:
-        if wallets.is_name_of_another(work, name, wallet.id):
+        if wallets.read_like(work, name, wallet.owner_id):
             return False
         wallets.name_wallet(work, wallet.id, wallet.path, name)
         audit.record(work, "wallet.rename", wallet.path, publicName=name)

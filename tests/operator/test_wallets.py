@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -52,6 +53,27 @@ def test_wallet_that_cannot_be_is_refused(tx: Work, terms: dict[str, Any], statu
     with pytest.raises(DomainError, match=says) as refusal:
         open_wallet(tx, **{"path": "bob"} | terms)
     assert refusal.value.status == status
+
+
+@pytest.mark.parametrize("name", ["Alice", "ÁLICE", "A1ice", "Alíce Smith", "alice  smith"])
+def test_no_name_is_given_that_payers_can_take_for_another_owner_s(tx: Work, name: str) -> None:
+    """By what opens a wallet, renames or changes it; what was called so before stays until it is renamed."""
+    open_wallet(tx, public_name="Alice Smith")
+    open_wallet(tx, "bob", public_name=name)
+    open_wallet(tx, "dora")
+    given: list[Callable[[], Any]] = [
+        lambda: wallets.open_wallet(tx, "carl", "USD", 2, name),
+        lambda: wallets.rename(tx, "dora", name),
+        lambda: wallets.change_wallet(tx, "dora", public_name=name),
+    ]
+    for one in given:
+        with pytest.raises(DomainError, match=r"wallet .*, which another owner has") as refusal:
+            one()
+        assert (refusal.value.status, refusal.value.details["field"]) == (409, "publicName")
+    assert wallets.change_wallet(tx, "bob", public_name=name, state="inactive").public_name == name
+    assert wallets.open_wallet(tx, "alice-2", "EUR", 2, "Alice Smith EUR", owner="alice").owner_id
+    wallets.rename(tx, "bob", None)
+    assert wallets.rename(tx, "alice-2", "Alice Smith").public_name == "Alice Smith"
 
 
 @pytest.mark.parametrize("code", ["USD", "X", "USDC.e", "!" * 32])

@@ -280,9 +280,10 @@ def test_name_that_two_owners_choose_at_once_is_the_first_one_s(
 
 
 def test_name_of_an_operator_is_another_s_until_it_is_given_up(payres: Instance, dora: OwnersBrowser) -> None:
-    """Operators may give it to several wallets; a path stays taken whatever its wallet is called."""
-    for path in ("carl-1", "carl-2"):
-        payres.create_wallet(path)
+    """Several wallets of one owner may have it; a path stays taken whatever its wallet is called."""
+    terms: dict[str, Any] = {"asset_code": "USD", "scale": 2, "public_name": None, "password_hash": None}
+    for path, owner in (("carl-1", None), ("carl-2", "carl-1")):
+        payres.write(partial(wallets.create_wallet, path=path, owner=owner, **terms))
         payres.write(partial(wallets.rename, wallet=path, public_name="Café Central"))
     for path in ("carl-1", "carl-2"):
         assert dora.send(NAMED, "rename", {"name": "cafe central"}).status_code == 400

@@ -108,10 +108,11 @@ def name_wallet(tx: Transaction, wallet_id: int, path: str, name: str | None) ->
     WALLETS.update(tx, wallet_id, public_name=name, **read)
 
 
-def is_name_of_another(tx: Transaction, name: str, wallet_id: int) -> bool:
-    """Whether a name is read like the path or the public name of another wallet."""
-    condition, read = "(path_as_read = ? OR name_as_read = ?) AND id <> ?", as_read(name)
-    return bool(number(tx, f"SELECT 1 FROM wallet_address WHERE {condition} LIMIT 1", read, read, wallet_id))
+def read_like(tx: Transaction, name: str, owner_id: int) -> str | None:
+    """The path of a wallet of another owner whose path or public name is read like this name, None if there is none."""
+    condition, read = "(path_as_read = ? OR name_as_read = ?) AND owner_id <> ?", as_read(name)
+    row = tx.execute(f"SELECT path FROM wallet_address WHERE {condition} LIMIT 1", (read, read, owner_id)).fetchone()
+    return row[0] if row else None
 
 
 def count_wallets(tx: Transaction) -> int:

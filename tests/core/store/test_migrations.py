@@ -23,7 +23,7 @@ from payres.core.store.migrations import (
     migrate_copy,
     version_of,
 )
-from payres.core.store.wallets import is_name_of_another
+from payres.core.store.wallets import read_like
 from tests.helpers import TIMEOUT
 from tests.versions import NEWEST, SCHEMA, make_newest, make_up, make_version, plain
 
@@ -501,12 +501,13 @@ def test_wallets_of_before_are_found_by_names_as_they_are_read(path: str, migrat
         connection.executescript(
             "INSERT INTO asset (id, code, scale) VALUES (1, 'EUR', 2);"
             "INSERT INTO account (id, kind, asset_id) VALUES (1, 'wallet', 1), (2, 'wallet', 1);"
-            "INSERT INTO owner (id, created_at) VALUES (1, 1);"
+            "INSERT INTO owner (id, created_at) VALUES (1, 1), (2, 1);"
             "INSERT INTO wallet_address (id, path, public_name, asset_id, account_id, owner_id, created_at, tag) VALUES"
-            " (1, 'b-o-b', 'Café Аnna', 1, 1, 1, 1, 'a'), (2, 'carl', NULL, 1, 2, 1, 1, 'b');"
+            " (1, 'b-o-b', 'Café Аnna', 1, 1, 1, 1, 'a'), (2, 'carl', NULL, 1, 2, 2, 1, 'b');"
         )
     migrated(Path(path))
     names = ["Bob", "CAFE ANNA", "Carl", "Bert"]
     with plain(path) as connection:
-        found = {one: [is_name_of_another(connection, one, wallet) for wallet in (1, 2)] for one in names}
-    assert found == {"Bob": [False, True], "CAFE ANNA": [False, True], "Carl": [True, False], "Bert": [False, False]}
+        found = {one: [read_like(connection, one, owner) for owner in (1, 2)] for one in names}
+    nobody = [None, None]
+    assert found == {"Bob": [None, "b-o-b"], "CAFE ANNA": [None, "b-o-b"], "Carl": ["carl", None], "Bert": nobody}

@@ -249,7 +249,7 @@ CASES: Final = (
         lambda new: {"path": new.unused(), "asset_code": "USD", "asset_scale": 2, "owner": new.wallet()},
         "wallet.create",
     ),
-    Case("wallets.rename", lambda new: {"wallet": new.wallet(), "public_name": "Ann"}, "wallet.rename"),
+    Case("wallets.rename", lambda new: {"wallet": (path := new.wallet()), "public_name": path}, "wallet.rename"),
     Case("wallets.show_wallet", lambda new: {"wallet": new.wallet()}),
     Case("wallets.deposit", lambda new: _moved(new, "5.00"), "wallet.deposit"),
     Case("wallets.withdraw", lambda new: _moved(new, "5.00"), "wallet.withdraw"),
