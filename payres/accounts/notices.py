@@ -36,7 +36,9 @@ _OfSecurity = Literal["codes_on", "codes_off", "recovery_codes", "passkey_added"
 _OfRemoval = Literal["remove_factors", "factors_removed", "keep_factors"]
 _OfApps = Literal["app", "grant_by_operator", "key_added"]
 _OfWallets = Literal["wallet_connected", "wallet_asked_for", "wallet_kept_apart", "wallet_separated", "wallet_renamed"]
-_OfOrders = Literal["standing_order", "order_waiting", "order_failed", "order_paused", "order_missed"]
+_OfOrders = Literal[
+    "standing_order", "standing_order_changed", "order_waiting", "order_failed", "order_paused", "order_missed"
+]
 _OfSignIn = Literal["new_browser", "half_sign_in", "password", "password_link"]
 _OfMail = Literal["email_changed", "email_removed", "refund_out", "test", "code"]
 NoticeKind = Literal[_OfSignIn, _OfSecurity, _OfRemoval, _OfApps, _OfWallets, _OfOrders, _OfMail]

@@ -178,6 +178,7 @@ REMEDIES: Final[Mapping[str, tuple[str, Callable[[Work, About], Sequence[Do]]]]]
     "wallet_connected": ("taken_out", _joined),
     "wallet_renamed": ("out", _session),
     "standing_order": ("order", _order),
+    "standing_order_changed": ("order", _order),
 }
 
 

@@ -38,6 +38,7 @@ from payres.html.language import Language, marked, preferred, table
 from payres.html.preferences import zone_named
 from payres.html.sentences import failure_of, limit_words, what_it_reads
 from payres.people.activity import Reader, WalletMovement
+from payres.people.standing_order_pages import DURATIONS
 from payres.people.store.activity import received_between, statement
 from payres.people.store.refunds import REFUNDS, RefundRecord
 
@@ -57,7 +58,7 @@ BESIDE: Final = {
     **dict.fromkeys(("password", "keep_factors", "wallet_kept_apart"), "how"),
     **dict.fromkeys(("codes_on", "codes_off", "recovery_codes", "passkey_added", "passkey_removed"), "browser"),
     **dict.fromkeys(("email_changed", "email_removed", "app", "key_added", "wallet_asked_for"), "browser"),
-    **dict.fromkeys(("wallet_renamed", "standing_order"), "browser"),
+    **dict.fromkeys(("wallet_renamed", "standing_order", "standing_order_changed"), "browser"),
 }
 NO_TIME: Final = {
     *("remove_factors", "order_waiting", "order_failed", "order_missed", "test", "code"),
@@ -213,6 +214,8 @@ def _values(work: Work, language: Language, record: MailRecord, data: Data) -> d
         found |= _allowed(work, language, data["grant"], found["wallet"])
     if "problem" in data:
         found |= _order(language, data)
+    if "was" in data:
+        found["changes"] = _changes(language, data["was"], data)
     if "asset_code" in data:
         asset = Asset(data["asset_code"], data["asset_scale"])
         found |= {
@@ -298,6 +301,27 @@ def _order(language: Language, data: Data) -> dict[str, Any]:
     later = marked("It is not paid later.") if may_be_paid else marked("Nothing was taken, and it is not paid later.")
     is_gone = "" if data["problem"] == "no_wallet" else None
     return {"again": again, "because": because, "is_gone": is_gone, "later": language.say(later)}
+
+
+def _changes(language: Language, was: Data, now: Data) -> str | None:
+    """What of a standing order was changed, each thing as it was and as it is; None if nothing was."""
+    before, after = _plan_words(language, was), _plan_words(language, now)
+    differs = [one for one in before if before[one] != after[one] or (one == "payee" and was["to"] != now["to"])]
+    return "; ".join(f"{before[one]} → {after[one]}" for one in differs) or None
+
+
+def _plan_words(language: Language, plan: Data) -> dict[str, str]:
+    """What the owner has chosen of a standing order."""
+    say, asset, host = language.say, Asset(plan["asset_code"], plan["asset_scale"]), plan["host"]
+    return {
+        "amount": f"{asset.code} {language.grouped(plan['amount'], asset)}",
+        "fixed": say("what leaves your wallet") if plan["fixed"] == "send" else say("what arrives"),
+        "payee": f"{_claimed(plan['payee'], host)} ({host})",
+        "every": say(DURATIONS[plan["every"]]),
+        "first": language.date(plan["first"]) if plan["first"] else say("paused"),
+        "ends": say("until {day}", day=language.date(plan["ends"])) if plan["ends"] else say("no last day"),
+        "note": f"“{_claimed(plan['note'], '…')}”",
+    }
 
 
 def _gathered(work: Work, record: MailRecord, language: Language) -> Notice | None:

@@ -161,8 +161,9 @@ def set_up(work: Work, wallet: WalletRecord, quote_id: str) -> str:
     quote, draft = find_draft(work, wallet, quote_id)
     check_room(work, wallet, draft.plan.replaces)
     _check_dates(work, quote, draft)
-    if draft.plan.replaces:
-        _stop(work, find_order(work, wallet, draft.plan.replaces), "cancelled")
+    replaced = find_order(work, wallet, draft.plan.replaces) if draft.plan.replaces else None
+    if replaced is not None:
+        _stop(work, replaced, "cancelled")
     terms, schedule = quote.terms, schedule_of(draft)
     order = OrderRecord(
         id=quote_id,
@@ -184,14 +185,29 @@ def set_up(work: Work, wallet: WalletRecord, quote_id: str) -> str:
         created_at=work.now,
     )
     ORDERS.insert(work, order)
-    asset = wallet.asset if draft.fixed == "send" else terms.asset
-    data: dict[str, Any] = {"amount": order.value, "asset_code": asset.code, "asset_scale": asset.scale}
-    host = visible_url(order.payee).host
-    data |= {"payee": order.payee_name or host, "host": host, "first": order.next_at, "order": order.id}
-    notify(work, wallet.owner_id, "standing_order", wallet=wallet.path, **data)
-    leaves, replaced = describe_amount(order.most, wallet.asset), {"replaces": draft.plan.replaces or None}
-    audit.record(work, "order.create", order.id, amount=leaves, to=order.payee, interval=order.interval, **replaced)
+    data = {"wallet": wallet.path, "order": order.id, **_plan(wallet, order)}
+    if replaced is None:
+        notify(work, wallet.owner_id, "standing_order", **data)
+    else:
+        notify(work, wallet.owner_id, "standing_order_changed", **data, was=_plan(wallet, replaced))
+    leaves, old = describe_amount(order.most, wallet.asset), {"replaces": draft.plan.replaces or None}
+    audit.record(work, "order.create", order.id, amount=leaves, to=order.payee, interval=order.interval, **old)
     return order.id
+
+
+def _payment(wallet: WalletRecord, order: OrderRecord) -> dict[str, Any]:
+    """What each payment of an order is, for a mail."""
+    asset, host = wallet.asset if order.fixed == "send" else order.receive_asset, visible_url(order.payee).host
+    money = {"amount": order.value, "asset_code": asset.code, "asset_scale": asset.scale}
+    return {**money, "payee": order.payee_name or host, "host": host}
+
+
+def _plan(wallet: WalletRecord, order: OrderRecord) -> dict[str, Any]:
+    """All that the owner chooses of an order, for a mail."""
+    schedule = schedule_of(order)
+    ends = None if schedule.interval.last is None else schedule.at(schedule.interval.last)
+    chosen = {"to": order.payee, "fixed": order.fixed, "every": order.interval.rpartition("/")[2], "note": order.note}
+    return {**_payment(wallet, order), **chosen, "first": order.next_at, "ends": ends}
 
 
 def _check_dates(work: Work, quote: QuoteRecord, draft: Draft) -> None:
@@ -412,15 +428,13 @@ def _settle(
 def _tell(work: Work, order: OrderRecord, run: RunRecord) -> None:
     """Tells the owner by mail, once a day: after a long pause, many windows are missed together."""
     wallet = WALLETS.by_id(work, order.wallet_address_id)
-    asset = wallet.asset if order.fixed == "send" else order.receive_asset
     kind = TOLD["paused" if order.state == "paused" else run.state]
-    host, schedule = visible_url(order.payee).host, schedule_of(order)
+    schedule, data = schedule_of(order), _payment(wallet, order)
     following = schedule.at(max(order.next_window, schedule.latest(work.now) + 1)) if order.state == "active" else None
-    data: dict[str, Any] = {"amount": order.value, "asset_code": asset.code, "asset_scale": asset.scale}
     data |= {"problem": run.problem, "day": run.window_at, "again": run.retry_at, "next": following}
     data |= {"until": run.window_at + store.LATE}
     key = f"{kind}:{order.id}:{work.now // DAY}"
-    notify(work, wallet.owner_id, kind, key=key, wallet=wallet.path, payee=order.payee_name or host, host=host, **data)
+    notify(work, wallet.owner_id, kind, key=key, wallet=wallet.path, **data)
 
 
 def _end_after_last(work: Work, order_id: str) -> None:

@@ -42,6 +42,8 @@ ORDER: Final = {
     "next": NOW + 30 * DAY,
 }
 APP: Final = {"app": "Podcast Player", "host": "tide.example", "grant": "spends"}
+CHOSEN: Final = {"to": "https://tide.example/rent", "fixed": "send", "every": "P1M", "note": "Rent"}
+PLAN: Final = {**ORDER, **CHOSEN, "first": NOW + DAY, "ends": None, "order": "1"}
 DATA: Final[Mapping[str, Mapping[str, Any]]] = {
     "new_browser": {**CHROME, "way": "passkey", "name": "Pixel 9"},
     "half_sign_in": CHROME,
@@ -62,7 +64,11 @@ DATA: Final[Mapping[str, Mapping[str, Any]]] = {
     "wallet_kept_apart": {"wallet": "pottery"},
     "wallet_separated": {"wallet": "pottery", "other": "alice", "why": "its owner called, and knows what was paid in"},
     "wallet_renamed": {"name": "Alice & Bob"},
-    "standing_order": {**ORDER, "first": NOW, "order": "1"},
+    "standing_order": PLAN,
+    "standing_order_changed": {
+        **PLAN,
+        "was": {**PLAN, "amount": 60000, "to": "https://pay.example/rent", "host": "pay.example", "first": None},
+    },
     **dict.fromkeys(("order_waiting", "order_failed"), ORDER),
     "order_paused": {**ORDER, "problem": "no_wallet"},
     "order_missed": {**ORDER, "problem": "late"},

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from payres.accounts.store import mail
-from payres.accounts.store.mail import ADDRESSES, AddressRecord
+from payres.accounts.store.mail import ADDRESSES, MAILS, AddressRecord
 from payres.core.protocol.clock import DAY, HOUR, SECOND
 from payres.core.protocol.errors import NotFound, WrongState
 from payres.core.store import connections
@@ -24,11 +24,13 @@ from payres.operator.store.restored_rights import end_by_restore
 from payres.operator.upkeep import invariant_checks
 from payres.people import standing_orders as rules
 from payres.people.limits import MAX_ORDERS_OF_WALLET
+from payres.people.notice_texts import message_of
 from payres.people.payee_lookup import find_payee
 from payres.people.sending import ask_price
 from payres.people.standing_orders import OrderWish
 from payres.people.store import standing_orders as store
 from payres.people.store.standing_orders import ORDERS, OrderRecord, RunRecord
+from tests.people.mail_server import text_of
 from tests.works import InSteps, Killed, in_steps, savepoint, work_at
 
 NO_REMOTE = cast("RemoteQuotes", None)  # nobody is on another server
@@ -399,8 +401,13 @@ def test_payment_that_waits_is_left_out_by_a_holiday(books: Books) -> None:
 
 def test_setting_up_twice_makes_one_and_a_change_replaces_the_first(books: Books) -> None:
     first = books.set_up("2027-01-11T06:00")
+    books.run(told_by_mail)
     assert books.run(lambda work: rules.set_up(work, books.wallet(), first)) == first
-    second = books.set_up("2027-02-11T06:00", replaces=first)
+    second = books.set_up("2027-02-11T06:00", "P1W", times=3, replaces=first)
+    [told] = books.run(lambda work: [message_of(work, one) for one in MAILS.list(work, "")])
+    assert told["Subject"] == "A standing order was changed: USD 10.00 to Bob"
+    changes = "11 January 2027 → 11 February 2027; no last day → until 25 February 2027"
+    assert f"Changed: every month → every week; {changes}" in " ".join(text_of(told).split())
     assert [books.order(one).state for one in (first, second)] == ["cancelled", "active"]
     with pytest.raises(WrongState, match="over"):
         books.set_up("2027-02-11T06:00", replaces=first)
