@@ -88,7 +88,8 @@ create unique index account_of_operator on account (asset_id, kind) where kind i
 create index account_of_asset on account (asset_id);
 
 -- People with wallets, each with one or more. unlocked_at is when the counts of wrong passwords were last reset. Until
--- closed_until, only browsers that it knows let the owner sign in.
+-- closed_until, only browsers that it knows let the owner sign in; without a password it is when the link of a mail
+-- or a separation closed the sign-in, null if there was none yet.
 -- rows: operators
 -- kept: until the wallets are connected to another owner's, by owners.take_over
 -- times: unlocked_at lasts 15 minutes (guesses.WINDOW); closed_until lasts 1 day (owners.CLOSED); created_at shown

@@ -19,3 +19,9 @@ def store_password(work: Work, path: str, password_hash: str, forget_browsers: b
     end_access(work, OF_OWNERS, wallet.owner_id, forget_browsers)
     audit.record(work, "wallet.set_password", wallet.path, forgetBrowsers=forget_browsers)
     return require_wallet(work, path)
+
+
+def close_sign_in(work: Work, owner_id: int) -> None:
+    """Ends the password and all that it opened: nobody signs in until a link of an operator sets a new one."""
+    OWNERS.update(work, owner_id, password_hash=None, closed_until=work.now)
+    end_access(work, OF_OWNERS, owner_id)

@@ -39,7 +39,7 @@ from payres.operator.store.movements import MovementRecord, page_of_movements
 WalletStanding = Literal["active", "inactive"]
 NONE: Final = "There are no wallets yet"
 OWNED: Final = said("A wallet of the owner, who then signs in to both with one password. Without it the owner is new.")
-VIEWS: Final = {"All": "", "No password yet": "canSignIn=false", "Deactivated": "state=inactive"}
+VIEWS: Final = {"All": "", "No password": "canSignIn=false", "Deactivated": "state=inactive"}
 
 
 def named_wallet(work: Work | Environment, text: str) -> str:

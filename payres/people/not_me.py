@@ -14,6 +14,7 @@ from starlette.responses import Response
 from payres.accounts import notices
 from payres.accounts.cookies import check_sign_in, render_sign_in
 from payres.accounts.notices import mail_of_link
+from payres.accounts.owners import close_sign_in
 from payres.accounts.passkeys import PASSKEYS
 from payres.accounts.second_factors import cancel_removal, remove_step
 from payres.accounts.store.browsers import delete_browser
@@ -24,7 +25,7 @@ from payres.accounts.store.mail import ADDRESSES, MailRecord
 from payres.accounts.store.owners import OF_OWNERS, OWNERS, OwnerRecord, closed_until, keep_closed, wallets_of
 from payres.accounts.store.passkeys import PASSKEY_TABLE
 from payres.accounts.store.second_factors import removal_due_at
-from payres.accounts.store.sessions import OPEN_SESSIONS, delete_session, end_access
+from payres.accounts.store.sessions import OPEN_SESSIONS, delete_session
 from payres.core.http.context import context_of
 from payres.core.protocol.errors import MethodNotAllowed, NotFound
 from payres.core.store import audit
@@ -84,10 +85,8 @@ def _session_and_door(work: Work, one: About) -> Sequence[Do]:
 
 def _password(work: Work, one: About) -> Sequence[Do]:
     """Closes the sign-in, if it is still that password."""
-    if one.owner.password_hash is None or not one.has_same_password:
-        return []
-    emptied = partial(OWNERS.update, work, one.owner.id, password_hash=None)
-    return [emptied, partial(end_access, work, OF_OWNERS, one.owner.id)]
+    is_over = one.owner.password_hash is None or not one.has_same_password
+    return [] if is_over else [partial(close_sign_in, work, one.owner.id)]
 
 
 def _link(work: Work, one: About) -> Sequence[Do]:

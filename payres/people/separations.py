@@ -40,7 +40,7 @@ class SetUp(NamedTuple):
 def take_out(work: Work, wallet: WalletRecord, ended: Sequence[SetUp], **said: Any) -> None:
     """Gives one of several wallets an owner of its own, whom nobody signs in as before an operator makes a link. The
     owner of the others is signed out. `said` is why, or how, in the mails to both."""
-    own = OWNERS.create(work, password_hash=None, created_at=work.now)
+    own = OWNERS.create(work, password_hash=None, created_at=work.now, closed_until=work.now)
     WALLETS.update(work, wallet.id, owner_id=own)
     end_access(work, OF_OWNERS, wallet.owner_id, forget_browsers=False)
     for kind in GATHERED:  # they would tell the owner of the others about its money

@@ -1,6 +1,7 @@
 """The page of an owner: what signs in to which wallets, the second step and its removal, separating a wallet."""
 
 import re
+from functools import partial
 
 import pytest
 
@@ -144,7 +145,11 @@ def test_wallet_is_separated_and_what_is_marked_ends(payres: Instance, joined: t
         return [one.kid for one in list_keys(work, wallet.id)], orders, [one for (one,) in states]
 
     assert payres.read(left) == (["before"], ["active"], ["revoked"])
-    assert payres.read(lambda work: WALLET_OWNER.find(work, wallet=first)).wallets == [first]
+    owners = [payres.read(partial(WALLET_OWNER.find, wallet=one)) for one in (first, other)]
+    assert [(one.wallets, one.can_sign_in, bool(one.closed_at)) for one in owners] == [
+        ([first], True, False),
+        ([other], False, True),
+    ]
 
 
 def test_only_what_was_set_up_since_is_ended(payres: Instance, joined: tuple[str, str]) -> None:

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from payres.accounts import notices
+from payres.accounts.owners import store_password
+from payres.accounts.passwords import hash_password
 from payres.accounts.second_factors import ask_removal, remove_if_due
 from payres.accounts.store.mail import ADDRESSES, MAILS
 from payres.accounts.store.owners import OF_OWNERS, OWNERS, OwnerRecord, owner_at, wallets_of
@@ -22,7 +24,7 @@ from payres.people.store.standing_orders import ORDERS
 from tests.accounts.test_factor_pages import hidden, turn_on
 from tests.helpers import new_jwk
 from tests.instance import Instance, run_instance
-from tests.operator.pages.browser import words_of
+from tests.operator.pages.browser import Browser, words_of
 from tests.people.browser import PASSWORD, signed_in, signed_out
 from tests.people.mail_server import SENDER, text_of, with_address
 from tests.people.test_own_wallets import join_in_time
@@ -131,6 +133,12 @@ def test_closed_sign_in_waits_for_a_new_link(payres: Instance) -> None:
         assert "Sign in as you always do" not in says
         assert owner.http.get("/account").status_code == 401
         assert sign_in(owner.http, "closed", password="a new password").status_code == 401
+        with Browser(payres) as ann:
+            ann.follow_link("ann")
+            assert "Password ended The sign-in is closed since today " in ann.words("/admin/wallets/closed/owner")
+            assert "Signs in as closed sign-in closed" in ann.words("/admin/wallets/closed")
+            payres.write(partial(store_password, path="closed", password_hash=hash_password(PASSWORD)))
+            assert "Password Set" in ann.words("/admin/wallets/closed/owner")
 
 
 def test_link_that_sets_a_password_is_ended(payres: Instance) -> None:

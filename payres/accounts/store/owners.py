@@ -17,7 +17,8 @@ class OwnerRecord(msgspec.Struct, frozen=True):
     """The owner of a wallet: the first of several, unless another was asked for. `name` is the path of the first;
     `called` has a line for each wallet, its public name or else its path.
 
-    Wrong passwords before unlocked_at no longer count. Until closed_until, only browsers that it knows let it sign in.
+    Wrong passwords before unlocked_at no longer count. Until closed_until, only browsers that it knows let it sign in;
+    without a password it is when the sign-in was closed, None if there was none yet.
     """
 
     id: int

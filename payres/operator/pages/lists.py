@@ -46,7 +46,7 @@ HINTS: Final = dict.fromkeys(("from", "to"), "A day, or a day and a time (UTC)."
 SHOWN: Final = {"false": "leave out", "true": "show"}
 WORDS: Final[Mapping[str, Mapping[str, str]]] = {
     "withoutConsent": SHOWN,
-    "canSignIn": {"true": "set", "false": "none yet"},
+    "canSignIn": {"true": "set", "false": "none"},
     "used": {"false": "show", "true": "leave out"},
     "byCause": {"false": "each", "true": "one row"},
 }

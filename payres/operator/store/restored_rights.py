@@ -79,10 +79,11 @@ WHERE w.owner_id <> o.owner_id AND (SELECT count(*) FROM main.wallet_address x W
   AND EXISTS (SELECT 1 FROM since WHERE object = w.path AND action = 'wallet.separate') ORDER BY w.path""",
     # Once for each owner, who may have several wallets. One whose wallets were connected had a password that ended.
     "password": f"""{_SINCE}
-SELECT min(w.path) name, 'the password was changed' about, q.password_hash hash
+SELECT min(w.path) name, iif(q.password_hash IS NULL, 'the sign-in was closed', 'the password was changed') about,
+  q.password_hash hash
 FROM main.wallet_address w {_SAME_WALLET} JOIN main.owner p ON p.id = w.owner_id JOIN old.owner q ON q.id = o.owner_id
-WHERE p.password_hash NOTNULL AND q.password_hash NOTNULL AND p.password_hash <> q.password_hash
-  AND EXISTS (SELECT 1 FROM since WHERE object = w.path AND action IN ('wallet.set_password', 'wallet.connect'))
+WHERE p.password_hash NOTNULL AND q.password_hash IS NOT p.password_hash AND EXISTS (SELECT 1 FROM since
+  WHERE object = w.path AND action IN ('wallet.set_password', 'wallet.connect', 'wallet.not_me'))
 GROUP BY p.id, q.id ORDER BY 1""",
     "operator": f"""{_SINCE}
 SELECT p.name name, iif(o.id IS NULL, 'was removed', 'the password or role was changed') about, o.password_hash hash,

@@ -28,7 +28,7 @@ from payres.core.protocol.wire import Resource
 from payres.core.store import audit, server_secrets
 from payres.core.store.events import last_sequence
 from payres.core.store.rows import Table, insert_row
-from payres.core.store.wallets import WALLETS
+from payres.core.store.wallets import WALLETS, require_wallet
 from payres.core.store.work import ROWS_AT_ONCE, Work
 from payres.interledger.store.peers import PEERS
 from payres.operator import api_keys, keys, operators, peers, separations
@@ -67,6 +67,14 @@ def end_again(work: Work, found: Sequence[EndedRight]) -> Sequence[str]:
     """Ends the rights; returns sentences about what is left to do."""
     outcomes = [KINDS[one.kind][1](work, one.name, one.row) for one in found]
     return [left for left in outcomes if isinstance(left, str)]
+
+
+def _end_password(work: Work, name: str, row: EndedRow) -> None:
+    if row["hash"] is not None:
+        owners.store_password(work, name, row["hash"], forget_browsers=True)
+    else:
+        owners.close_sign_in(work, require_wallet(work, name).owner_id)
+        audit.record(work, "wallet.not_me", name)
 
 
 def _end_operator(work: Work, name: str, row: EndedRow) -> None:
@@ -182,10 +190,7 @@ KINDS: Final[Mapping[str, tuple[str, Callable[[Work, str, EndedRow], object]]]] 
         "wallets that have a sign-in of their own",
         lambda work, name, row: separations.separate(work, name, "As before the restore of a backup", keep=True),
     ),
-    "password": (
-        "passwords of owners",
-        lambda work, name, row: owners.store_password(work, name, row["hash"], forget_browsers=True),
-    ),
+    "password": ("passwords of owners", _end_password),
     "operator": ("operators", _end_operator),
     "peer": ("peers", _end_peer),
     "peerTokens": ("tokens and URLs of peers", _change(PEERS, "peer.change", "id")),

@@ -95,7 +95,7 @@ def test_wallets_without_a_password_and_inactive_ones_are_one_press_away(ann: Br
         for name, match in found.items()
         if match
     }
-    assert listed == {"All": {"new", "known", "shut"}, "No password yet": {"new", "shut"}, "Deactivated": {"shut"}}
+    assert listed == {"All": {"new", "known", "shut"}, "No password": {"new", "shut"}, "Deactivated": {"shut"}}
 
 
 def test_key_is_added_by_its_whole_jwk(payres: Instance, ann: Browser) -> None:

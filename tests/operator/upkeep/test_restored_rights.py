@@ -151,6 +151,12 @@ def turn_codes_on(work: Work, kind: Kind, account: OwnerRecord | OperatorRecord)
     assert codes.confirm_codes(work, kind, account, code)
 
 
+def close_sign_in(work: Work) -> None:
+    """As the link in a mail does."""
+    owners.close_sign_in(work, owner(work, "bob").id)
+    record(work, "wallet.not_me", "bob")
+
+
 def guard(work: Work) -> None:
     """With codes, and recovery codes."""
     turn_codes_on(work, OF_OWNERS, owner(work, "dora"))
@@ -199,6 +205,7 @@ CASES: Final[Mapping[str, tuple[Callable[[Work], object], str]]] = {
         "count(DISTINCT owner_id) FROM wallet_address",
     ),
     "password": (lambda work: owners.store_password(work, "alice", "second of alice"), "password_hash FROM owner"),
+    "password, of who closed the sign-in": (close_sign_in, "password_hash, closed_until NOTNULL FROM owner"),
     "operator": (lambda work: operators.make_link(work, "alice", role="reads"), "name, password_hash FROM operator"),
     "wallet": (lambda work: wallets.deactivate(work, "bob"), "state FROM wallet_address"),
     "frozenClient": (lambda work: clients.freeze(work, "https://shop.example/"), "client FROM frozen_client"),
