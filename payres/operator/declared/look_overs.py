@@ -35,7 +35,7 @@ def of_rate(work: Work, base: str, counter: str, rate: str) -> LookOver:
     used = accounts.list_codes(work)
     if unknown := [code for code in (base, counter) if code not in used]:
         risk = f"Nothing here is in {' or '.join(unknown)}", "Is the code right? The rate is used once a wallet has it."
-    elif last is not None and abs(new - last) > last / 10:
+    elif last is not None and abs(new - last) >= last / 10:
         risk = f"That is {_times(new / last)}", _point(new / last)
         if there is not None and there.expires_at is not None:
             risk = risk[0], f"{risk[1]} The rates service says {there.rate}."

@@ -50,8 +50,9 @@ def rows(found: LookOver) -> dict[str, tuple[str, str]]:
     ("pair", "rate", "risk"),
     [
         ("USD EUR", "0.93", ""),
-        ("USD EUR", "1.012", ""),  # 10 %
-        ("USD EUR", "1.0121", "That is 10 % more Is it right?"),
+        ("USD EUR", "1.0119", ""),
+        ("USD EUR", "1.012", "That is 10 % more Is it right?"),
+        ("USD EUR", "0.828", "That is 10 % less Is it right?"),
         ("USD EUR", "0.46", "That is 50 % less Is it right?"),
         ("USD EUR", "9.20", "That is 10 times as much Is a point in the wrong place?"),
         ("EUR USD", "0.1087", "That is 90 % less Is a point in the wrong place?"),
@@ -97,6 +98,8 @@ def test_standing_orders_that_it_changes_too_are_counted(tx: Work) -> None:
     ("fixed", "share", "said", "risk"),
     [
         ("0.10", 60, "0.10 and 0.6 %", ""),
+        ("1.19", 0, "1.19", ""),
+        ("1.20", 0, "1.20", "That is 2 times as much"),
         ("5.00", 0, "5.00", "That is 8.333 times as much"),
         ("0.10", 110, "0.10 and 1.1 %", "That is 2 times as much It is 2.2 times the share of now."),
         ("0.10", 600, "0.10 and 6 %", "That is more than 5 % of a payment It is 12 times the share of now."),
