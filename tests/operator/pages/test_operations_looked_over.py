@@ -174,6 +174,7 @@ def test_currency_is_not_made_in_passing(payres: Instance, ann: Browser) -> None
     made = ann.http.post("/admin/new-wallet", data=form)
     assert (made.status_code, made.headers["location"]) == (303, "/admin/wallets/in-gold")
     second = hidden_fields(ann.get("/admin/new-wallet")) | typed | {"asset_code": "Gold", "path": "in-gold-2"}
+    second["public_name"] = "Gold 2"
     assert ann.http.post("/admin/new-wallet", data=second).headers["location"] == "/admin/wallets/in-gold-2"
 
 
@@ -227,10 +228,10 @@ def test_decimals_of_a_currency_that_is_here_are_named(tx: Work) -> None:
 
 
 def test_currency_that_another_has_made_meanwhile_is_looked_at(payres: Instance, ann: Browser) -> None:
-    typed = {"choice": "open", "asset_code": "LOX", "public_name": "X"}
+    typed = {"choice": "open", "asset_code": "LOX"}
     forms = {}
     for path, scale in (("lox-2", "2"), ("lox-3", "3"), ("lox-two", "2")):
-        asked = ann.send("/admin/new-wallet", path=path, asset_scale=scale, **typed)
+        asked = ann.send("/admin/new-wallet", path=path, public_name=path, asset_scale=scale, **typed)
         found = re.findall(r'<input type="hidden" name="([\w.]+)" value="([^"]*)">', asked.text)
         forms[path] = {name: unescape(text) for name, text in found}
     status = {path: ann.http.post("/admin/new-wallet", data=form) for path, form in forms.items()}
