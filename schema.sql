@@ -52,7 +52,7 @@ create table asset (
 -- Exchange rates: one unit of the base buys `rate` units of the counter, an exact decimal. expires_at is null for rates
 -- that the operator set; those of a rates service expire.
 -- rows: operators; the server, one for each asset with another
--- kept: until it is replaced or removed, by accounts.remove_rate
+-- kept: until it is replaced or removed, by assets.remove_rate
 -- times: set_at shown; expires_at lasts as long as rates_max_age was at set_at
 -- restore: nothing, because payers see a rate before they pay; operators are told to look for later ones
 create table exchange_rate (
@@ -170,7 +170,7 @@ create index client_to_purge on client (purge_at) where purge_at is not null;
 
 -- Clients whose grants pay nothing, by their identity, also if `client` has no row of it.
 -- rows: operators
--- kept: until it is unfrozen, by grants.unfreeze
+-- kept: until it is unfrozen, by clients.unfreeze
 -- times: frozen_at shown
 -- restore: listed and carried over as frozenClient
 create table frozen_client (
@@ -656,7 +656,7 @@ create unique index peer_by_token on peer (incoming_token_hash) where removed_at
 
 -- ILP address prefixes reached through a peer, including its own address.
 -- rows: operators
--- kept: until it is removed, by delete_route
+-- kept: until it is removed, by peers.change_peer
 -- times: none
 -- restore: nothing, because a route gives nobody a right: operators look at those of a peer
 create table peer_route (
@@ -950,7 +950,7 @@ create index recovery_code_of_operator on recovery_code (operator_id) where oper
 -- Passkeys (WebAuthn credentials). public_key is a COSE key; suspect_at is when its counter did not rise, after which it
 -- signs nobody in. user_handle is random, one for each account.
 -- rows: at most 20 (MAX_PASSKEYS) for each owner and operator
--- kept: until it is removed, by delete_passkey
+-- kept: until it is removed, by remove_step
 -- times: created_at, last_used_at, suspect_at shown
 -- restore: listed and carried over as passkey
 -- restore: listed and carried over as newPasskey

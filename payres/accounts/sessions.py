@@ -23,6 +23,7 @@ from payres.accounts.store.sessions import SessionRecord
 from payres.accounts.store.sign_ins import NOWHERE, Seen, insert_sign_in
 from payres.core.protocol.errors import InsufficientAccess, SignInFailed
 from payres.core.protocol.identifiers import hash_secret
+from payres.core.store.rows import delete_rows
 from payres.core.store.work import Work
 
 # The secret in a cookie as a regular expression: 256 bits of URL-safe base64, as `new_secret` makes them.
@@ -108,13 +109,13 @@ def open_session(
     is_new = way is not None and known_browser(work, kind, verified.id, browser) is None
     if browser.session is not None:
         close_session(work, kind, browser.session)
-    known = ""
+    known, own = "", {kind.column: verified.id}
     if way != "link" or kind is not OF_OWNERS:
         trusted_until = _trusted_until(work, kind, verified.id, browser)
         if trusts or not second_factors.has_factor(work, kind, verified.id):
             trusted_until = work.now + TRUSTED_LIFETIME
         if verified.id in browser.known:
-            browsers.delete_browser(work, kind, hash_secret(browser.known[verified.id]), verified.id)
+            delete_rows(work, "known_browser", id_hash=hash_secret(browser.known[verified.id]), **own)
         known = work.new_secret()
         browsers.insert_browser(work, kind, hash_secret(known), verified.id, work.now, trusted_until)
     session = work.new_secret()
@@ -124,11 +125,11 @@ def open_session(
         noted(work, kind, verified.id, way, seen)
     # Who has changed the password in this unit is told of that alone.
     if is_new and kind is OF_OWNERS and verified.unlocked_at != work.now:
-        own = {"session": id_hash.hex(), "known": hash_secret(known).hex() if known else None, **seen._asdict()}
+        where = {"session": id_hash.hex(), "known": hash_secret(known).hex() if known else None, **seen._asdict()}
         used = [one.name for one in passkeys_of(work, kind, verified.id) if one.last_used_at == work.now]
-        notify(work, verified.id, "new_browser", way=way, name=used[0] if used else None, **own)
+        notify(work, verified.id, "new_browser", way=way, name=used[0] if used else None, **where)
     if browser.half is not None:
-        factor_store.delete_half_sign_in(work, kind, hash_secret(browser.half), verified.id)
+        delete_rows(work, "half_sign_in", id_hash=hash_secret(browser.half), **own)
         mail.withdraw(work, _alarm_of(browser.half, kind, verified.id))
     return SignedIn(verified.id, session, known)
 

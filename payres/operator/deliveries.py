@@ -21,7 +21,7 @@ from payres.operator.webhooks import LAST_ATTEMPT, WEBHOOK
 from payres.webhooks.patterns import TEST, concerns, wants
 from payres.webhooks.rules import require_webhook
 from payres.webhooks.store import webhooks as stored
-from payres.webhooks.store.webhooks import DELIVERIES, AttemptRecord, DeliveryRecord, WebhookRecord
+from payres.webhooks.store.webhooks import DELIVERIES, WEBHOOKS, AttemptRecord, DeliveryRecord, WebhookRecord
 
 DeliveryState = Literal["pending", "failed", "delivered"]
 DeliveryStateFilter = Annotated[DeliveryState | UnsetType, said("Only those in this state.")]
@@ -135,7 +135,7 @@ def list_deliveries(
     """
     found = [
         one
-        for of in ([require_webhook(work, webhook)] if webhook else stored.list_webhooks(work))
+        for of in ([require_webhook(work, webhook)] if webhook else WEBHOOKS.list(work))
         for named in ((state,) if state else get_args(DeliveryState))
         for one in stored.deliveries_of(work, of.id, named, limit)
     ]
@@ -224,7 +224,7 @@ async def replay_failed(call: Units, id: str, event: Name | None = None) -> Repl
 
 def deliveries_of(work: Work, event: EventRecord) -> Sequence[EventDelivery]:
     """The delivery of an event to each of its webhooks; one that has not been sent is `pending`, without attempts."""
-    found = {one.webhook_id: one for one in stored.deliveries_of_event(work, event.sequence)}
+    found = {one.webhook_id: one for one in DELIVERIES.list(work, sequence=event.sequence)}
     records = [
         found.get(webhook.id) or _unstored(work, webhook, event)
         for wallet_id in {None, event.wallet_address_id}
@@ -244,7 +244,7 @@ def _unstored(work: Work, webhook: WebhookRecord, event: EventRecord) -> Deliver
 def _active_webhooks(work: Work, webhook: str | None) -> Sequence[WebhookRecord]:
     """The webhook of this id, or all that are active. Raises NotFound, and WrongState for one that is not active."""
     if webhook is None:
-        return [one for one in stored.list_webhooks(work) if one.active]
+        return [one for one in WEBHOOKS.list(work) if one.active]
     found = require_webhook(work, webhook)
     if found.state == "paused":
         raise WrongState("The webhook is paused and gets nothing", advice=f"`payres webhook resume {webhook}` goes on")

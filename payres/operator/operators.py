@@ -26,7 +26,7 @@ from payres.operator.declared.inputs import DecimalText, check_name, said
 from payres.operator.declared.shapes import Cell, Column, Shape, Time, decimals, fact, represent
 from payres.operator.roles import WORDS, Role
 from payres.operator.store import operators
-from payres.operator.store.operators import NO_REFUNDS, OF_OPERATORS, OPERATORS, Limit, OperatorRecord, find_operator
+from payres.operator.store.operators import NO_REFUNDS, OF_OPERATORS, OPERATORS, Limit, OperatorRecord
 
 RoleName = Annotated[Role, said("What the operator may do.", choices=WORDS)]
 RefundLimit = Annotated[
@@ -79,7 +79,7 @@ def operator(work: Work, record: OperatorRecord) -> Operator:
 
 def require_operator(work: Work, name: str) -> OperatorRecord:
     """Raises NotFound."""
-    return require(find_operator(work, name), f"There is no operator {name}", "`payres admin list` shows all")
+    return require(OPERATORS.find(work, name=name), f"There is no operator {name}", "`payres admin list` shows all")
 
 
 OPERATOR: Final = Shape(
@@ -148,7 +148,7 @@ def make_link(
     check_name(name, "sign-in")
     if set(name) == {"."}:  # another path in the address of its page
         raise InvalidRequest("A sign-in name is not dots alone", field="name")
-    known = find_operator(work, name)
+    known = OPERATORS.find(work, name=name)
     if known is not None and known.password_hash and is_page(work):
         raise WrongState(f"{name} can sign in already: that operator's page makes a new link", field="name")
     made = _link(work, name, role, _limit(work, role, refund_limit, refund_currency))

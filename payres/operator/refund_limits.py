@@ -11,7 +11,7 @@ from payres.core.protocol.errors import InsufficientAccess, NoRate
 from payres.core.store.accounts import ASSETS
 from payres.core.store.work import Work
 from payres.operator.store.audit import entries_of_day
-from payres.operator.store.operators import find_operator, who_may_all
+from payres.operator.store.operators import OPERATORS, who_may_all
 
 ACTION: Final = "payment.refund"
 A_DAY: Final = 4
@@ -28,7 +28,7 @@ class Allowance(NamedTuple):
 def allowance(work: Work) -> Allowance | None:
     """That of the operator who acts in the pages; None if there is no limit. Raises InsufficientAccess."""
     kind, _, name = work.actor.partition(":")
-    operator = find_operator(work, name) if kind == "page" else None
+    operator = OPERATORS.find(work, name=name) if kind == "page" else None
     if operator is None or operator.role != "support":
         return None
     if operator.refund_asset_id is None or operator.refund_limit is None:

@@ -42,6 +42,7 @@ from payres.core.store import audit, representations
 from payres.core.store.connections import is_served
 from payres.core.store.incoming_payments import INCOMING, IncomingRecord
 from payres.core.store.outgoing_payments import OUTGOING
+from payres.core.store.rows import count_rows
 from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.core.store.work import Units, Work
 from payres.interledger.node import node_of, open_quotes
@@ -249,7 +250,7 @@ def plan(work: Work, wanted: WantedRefund, offered: int | None = None) -> Refund
     if wanted.to is not None and canonical_url(wanted.to) is None:
         raise InvalidRequest("to must be a wallet address, such as https://other.example/alice", field="to")
     asked = None if wanted.amount is None else require_amount(wanted.amount, receiver.asset)
-    made = store.refunds_under(work, payment.id, wanted.reference)
+    made = REFUNDS.list(work, incoming_payment_id=payment.id, reference=wanted.reference)
     if made:
         return _continued(work, RefundPlan(wanted, payment, receiver, _amount_of(work, made, receiver)), made, asked)
     came, left, origin = 0, payment.received - store.sent_back(work, payment.id), "payment"
@@ -284,7 +285,8 @@ def make(work: Work, found: RefundPlan, first: int = 0, offer: Offer | None = No
     the meantime; InsufficientFunds, NoRate."""
     wanted, receiver = found.wanted, found.receiver
     made = len(found.made) + first
-    if store.count_under(work, found.payment.id, wanted.reference) != made:
+    now_made = count_rows(work, "refund", incoming_payment_id=found.payment.id, reference=wanted.reference)
+    if now_made != made:
         raise _changed()
     if made == 0:
         check_limit(work, store.sent_back(work, found.payment.id), found.amount, receiver.asset)

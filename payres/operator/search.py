@@ -40,7 +40,7 @@ from payres.operator.store.search import Word, Worth, find_matches, find_named
 from payres.operator.wallets import WALLET, Wallet
 from payres.operator.webhooks import WEBHOOK, Webhook
 from payres.people.store.standing_orders import ORDERS
-from payres.webhooks.store.webhooks import list_webhooks
+from payres.webhooks.store.webhooks import WEBHOOKS
 
 MOST: Final = 20  # rows of a kind
 MOST_WORDS: Final = 6  # each is looked for; what follows is one with the last
@@ -264,7 +264,7 @@ SEARCHED: Final[Mapping[str, tuple[str, str, Shape, Callable[[Work, Sequence[Wor
     "orders": ("Standing orders", "payments:read", ORDER, _rows(ORDERS, store.of_order)),
     "grants": ("Grants", "grants:read", GRANT, _grants),
     "peers": ("Peers", "peers:read", PEER, _few(list_peers, "name", "ilp_address", "url", "note")),
-    "webhooks": ("Webhooks", "webhooks:read", WEBHOOK, _few(list_webhooks, "url", "name")),
+    "webhooks": ("Webhooks", "webhooks:read", WEBHOOK, _few(WEBHOOKS.list, "url", "name")),
     "api_keys": ("API keys", "keys:read", API_KEY, _few(lambda work: API_KEYS.list(work)[::-1], "name")),
     "changes": ("Changes", "audit:read", ENTRY, _rows(AUDIT, store.of_change)),
 }

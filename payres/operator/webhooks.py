@@ -122,7 +122,7 @@ WEBHOOK: Final = Shape(
 )
 def list_webhooks(work: Work) -> Sequence[WebhookRecord]:
     """List webhooks, each with its latest attempt."""
-    return stored.list_webhooks(work)
+    return WEBHOOKS.list(work)
 
 
 @operation(

@@ -20,8 +20,9 @@ from payres.core.protocol.amounts import Asset, Terms, describe_amount
 from payres.core.protocol.errors import DomainError, nothing_here
 from payres.core.protocol.urls import ROOT_WALLET_PATH, canonical
 from payres.core.protocol.visible import described, visible_url
-from payres.core.store import audit, clients, quotes
+from payres.core.store import audit, clients
 from payres.core.store.incoming_payments import INCOMING
+from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.quotes import QUOTES, QuoteRecord
 from payres.core.store.representations import amount
 from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
@@ -180,7 +181,8 @@ def find_price(work: Work, wallet: WalletRecord, quote_id: str) -> Price:
     quote = QUOTES.get(work, quote_id)
     if quote is None or quote.wallet_address_id != wallet.id or quote.wish is None:
         raise nothing_here()
-    return Price(quote, kept_wish(quote.wish), quotes.payment_of(work, quote_id), spendable(work, wallet))
+    used = OUTGOING.find(work, quote_id=quote_id)
+    return Price(quote, kept_wish(quote.wish), used.id if used else None, spendable(work, wallet))
 
 
 def confirm_payment(work: Work, wallet: WalletRecord, quote_id: str) -> str:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from payres.accounts.notices import GATHERED, notify
 from payres.accounts.store import mail
-from payres.accounts.store.joins import delete_join, kept_join
+from payres.accounts.store.joins import kept_join
 from payres.accounts.store.mail import ADDRESSES, AddressRecord
 from payres.accounts.store.owners import OF_OWNERS, OWNERS, owner_of, wallets_of
 from payres.accounts.store.sessions import end_access
@@ -17,6 +17,7 @@ from payres.core.grants.spending_limits import spending_of
 from payres.core.protocol.visible import visible_name, visible_url
 from payres.core.store import audit
 from payres.core.store.events import last_sequence
+from payres.core.store.rows import delete_rows
 from payres.core.store.wallets import KEYS, WALLETS, WalletRecord, list_keys
 from payres.core.store.work import Work
 from payres.html.language import Language
@@ -50,7 +51,7 @@ def take_out(work: Work, wallet: WalletRecord, ended: Sequence[SetUp], **said: A
         if joined.email:
             before = AddressRecord(own, joined.email, work.now, joined.language or "", joined.time_zone or "")
             ADDRESSES.insert(work, replace(before, after_event=last_sequence(work)))
-        delete_join(work, wallet.id)
+        delete_rows(work, "wallet_join", wallet_address_id=wallet.id)
     for one in ended:
         one.end()
     others = owner_of(work, wallets_of(work, wallet.owner_id)[0].id)

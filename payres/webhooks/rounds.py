@@ -139,7 +139,7 @@ def is_all_sent(work: Work) -> bool:
     """Whether no active webhook has an event or retry to be sent now."""
     if webhooks.events_of_wallets(work, 0, READ_AT_ONCE)[0]:
         return False
-    queues = [(one, find(work, one.id, Queue())) for one in webhooks.list_webhooks(work)]
+    queues = [(one, find(work, one.id, Queue())) for one in webhooks.WEBHOOKS.list(work)]
     return not any(
         found is not None and (found.wanted or found.due or found.seen >= webhook.cursor + READ_AT_ONCE)
         for webhook, found in queues

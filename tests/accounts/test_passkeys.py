@@ -18,13 +18,14 @@ from payres.accounts.second_step import SIGN_IN
 from payres.accounts.store import mail
 from payres.accounts.store.kinds import Kind
 from payres.accounts.store.owners import OF_OWNERS
-from payres.accounts.store.passkeys import PASSKEY_TABLE, PasskeyRecord, delete_passkey, passkeys_of
+from payres.accounts.store.passkeys import PASSKEY_TABLE, PasskeyRecord, passkeys_of
 from payres.core.process.settings import Settings
 from payres.core.protocol.clock import MINUTE
 from payres.core.protocol.errors import InvalidRequest, NotFound, WrongState
 from payres.core.protocol.identifiers import base64url
 from payres.core.protocol.urls import Urls
 from payres.core.store import connections
+from payres.core.store.rows import delete_rows
 from payres.core.store.work import Work
 from payres.operator.store.operators import OF_OPERATORS, put_operator
 from payres.operator.wallets import create_wallet
@@ -193,7 +194,7 @@ def test_registration_is_good_once_and_only_where_it_was_asked_for(work: Work) -
     made = add(work, answer)
     with pytest.raises(InvalidRequest, match=passkeys.TAKEN):
         add(work, answer)
-    delete_passkey(work, made.id)
+    delete_rows(work, "passkey", id=made.id)
     with pytest.raises(InvalidRequest, match=passkeys.TOO_LATE):
         add(work, answer)
 
@@ -236,7 +237,7 @@ def test_removed_passkey_and_one_of_another_user_sign_nobody_in(work: Work) -> N
     of_other = other.sign(to_sign())["response"]["signature"]
     with pytest.raises(InvalidRequest, match=passkeys.REFUSED):
         use(work, answer | {"response": answer["response"] | {"signature": of_other}})
-    delete_passkey(work, signed.passkey.id)
+    delete_rows(work, "passkey", id=signed.passkey.id)
     with pytest.raises(InvalidRequest, match=passkeys.UNKNOWN):
         use(work, answer)
     with pytest.raises(InvalidRequest, match=passkeys.UNKNOWN):

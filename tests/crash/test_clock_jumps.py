@@ -32,7 +32,7 @@ from payres.html.language import Language
 from payres.operator.grants import approve
 from payres.operator.movements import undoable_until
 from payres.operator.store.grants import page_of_grants
-from payres.operator.store.operators import OF_OPERATORS, access_of, find_operator, put_operator
+from payres.operator.store.operators import OF_OPERATORS, OPERATORS, access_of, put_operator
 from payres.operator.wallets import deposit, make_password_link
 from payres.testing.peering import peer
 from tests.crash.conftest import check_ready
@@ -266,7 +266,7 @@ def codes_asked_for_do_not_count(a: Instance) -> Callable[[], bool]:
 def sessions_and_links_are_none_of_theirs(a: Instance) -> Callable[[], bool]:
     def sign_in(work: Work) -> int:
         put_operator(work, "eva", "full", None, work.now)
-        eva = find_operator(work, "eva")
+        eva = OPERATORS.find(work, name="eva")
         assert eva is not None
         make_link(work, OF_OPERATORS, eva.id)
         insert_session(work, OF_OPERATORS, b"session", eva.id, work.now)

@@ -26,7 +26,7 @@ from payres.operator.assets import set_fee
 from payres.operator.declared.declarations import declared
 from payres.operator.pages.serving import admin_pages
 from payres.operator.peers import write_note
-from payres.operator.store.operators import OF_OPERATORS, find_operator
+from payres.operator.store.operators import OF_OPERATORS, OPERATORS
 from payres.people.serving import PLACES
 from payres.people.store.standing_orders import ORDERS
 from payres.webhooks import rules
@@ -154,7 +154,7 @@ def operators_pages(payres: Instance, ann: Browser) -> list[str]:
             "api-keys": seeded.api_key,
             "payments": seeded.incoming,
         }
-        account = find_operator(work, "ann")
+        account = OPERATORS.find(work, name="ann")
         assert account is not None
         return found | {"security": give_passkey(work, OF_OPERATORS, account.id, ann.session)}
 

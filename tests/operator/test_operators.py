@@ -11,7 +11,7 @@ from payres.core.store.work import Work
 from payres.operator import operators
 from payres.operator.operators import OPERATOR, list_operators, make_link, remove_operator, require_operator, set_role
 from payres.operator.roles import Role
-from payres.operator.store.operators import OF_OPERATORS, find_operator
+from payres.operator.store.operators import OF_OPERATORS, OPERATORS
 from tests.operator.upkeep.test_restored_rights import turn_codes_on
 
 LAST = "^ann is the last who may do everything here: let somebody else in first$"
@@ -98,7 +98,7 @@ def test_sessions_of_one_end_and_the_password_stays(tx: Work) -> None:
 
 def test_who_is_removed_leaves_only_entries_in_the_audit_log(tx: Work) -> None:
     session = join(tx, "ann")
-    account = find_operator(tx, "ann")
+    account = OPERATORS.find(tx, name="ann")
     assert account is not None
     assert remove_operator(tx, "ann").sessions == 1
     assert find_session(tx, OF_OPERATORS, session) is None

@@ -17,7 +17,7 @@ from payres.operator.owners import require_owner
 from payres.operator.pages.operations import OperationPage
 from payres.operator.pages.serving import admin_pages
 from payres.operator.roles import OF_PEOPLE, ROLES, Role, may
-from payres.operator.store.operators import find_operator
+from payres.operator.store.operators import OPERATORS
 from payres.operator.wallets import remove_wallet_factors
 from tests.instance import Instance
 from tests.operator.pages.browser import Browser, hidden_fields, words_of
@@ -119,7 +119,7 @@ def test_roles_are_sets_of_the_scopes_of_keys_and_read_all() -> None:
 def test_support_sends_nothing_back_without_an_amount_for_it(payres: Instance, seeded: Seeded) -> None:
     with Browser(payres) as browser:
         browser.follow_link("mel", role="support")
-        mel = payres.read(lambda work: find_operator(work, "mel"))
+        mel = payres.read(lambda work: OPERATORS.find(work, name="mel"))
         assert mel is not None
         assert not may(mel, ["payments:refund"])
         assert "Refund" not in browser.words(f"/admin/payments/{seeded.incoming}")

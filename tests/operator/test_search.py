@@ -17,7 +17,7 @@ from payres.operator.peers import write_note
 from payres.operator.search import MOST, READING, SEARCHED, search
 from payres.operator.store import search as store
 from payres.people.store.standing_orders import ORDERS
-from payres.webhooks.store.webhooks import list_webhooks
+from payres.webhooks.store.webhooks import WEBHOOKS
 from tests.helpers import TIMEOUT, last_segment, usd
 from tests.instance import Instance, run_instance
 from tests.operator.pages.seed import fail_to_pay_frank, fill
@@ -76,7 +76,7 @@ def shop(payres: Instance) -> Shop:
         grant = OUTGOING.by_id(work, paid_id).grant_id or ""
         interaction = INTERACTIONS.find(work, grant_id=grant)
         assert interaction is not None
-        [webhook], [change, *_] = list_webhooks(work), AUDIT.list(work, "WHERE action = 'peer.add'")
+        [webhook], [change, *_] = WEBHOOKS.list(work), AUDIT.list(work, "WHERE action = 'peer.add'")
         return Shop(
             *(bill_id, paid_id, quote_id, grant, interaction.id),
             *(seeded.failed, seeded.packet, webhook.id, seeded.api_key, change.id, *made),

@@ -88,7 +88,7 @@ def add(instance: Instance) -> Iterator[AddEndpoint]:
             return endpoint, made
 
         yield added
-        for one in instance.read(store.list_webhooks):
+        for one in instance.read(store.WEBHOOKS.list):
             in_steps(webhooks.remove, InSteps(instance.write), one.id)
 
 
@@ -620,7 +620,7 @@ def test_replay_sends_again(instance: Instance, add: AddEndpoint) -> None:
     assert in_steps(replay, InSteps(instance.write), event_id).deliveries == 1
     assert endpoint.wait_for(2)[1].body == first.body
     wait_until(lambda: states(instance) == [("delivered", 1)])
-    [other_webhook] = instance.read(lambda work: [one for one in store.list_webhooks(work) if one.url == other.url])
+    [other_webhook] = instance.read(lambda work: [one for one in store.WEBHOOKS.list(work) if one.url == other.url])
     in_steps(replay, InSteps(instance.write), event_id, other_webhook.id)
     assert other.wait_for(1)[0].event["id"] == event_id
 

@@ -38,10 +38,6 @@ def trusted_until(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int, 
     return until if until is not None and lasts(until, now, TRUSTED_LIFETIME) else None
 
 
-def delete_browser(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int) -> None:
-    tx.execute(f"DELETE FROM known_browser WHERE id_hash = ? AND {kind.column} = ?", (id_hash, account_id))
-
-
 def forget_others(tx: Transaction, kind: Kind, account_id: int, own: bytes | None) -> None:
     """Forgets every browser that the account knows but its own."""
     tx.execute(f"DELETE FROM known_browser WHERE {kind.column} = ? AND id_hash IS NOT ?", (account_id, own))

@@ -56,7 +56,3 @@ def use_recovery_code(tx: Transaction, kind: Kind, account_id: int, code_hash: b
     """Whether this is a recovery code of the account, which was not used before and now is."""
     used = f"UPDATE recovery_code SET used_at = ? WHERE hash = ? AND {kind.column} = ? AND used_at IS NULL"
     return tx.execute(used, (now, code_hash, account_id)).rowcount == 1
-
-
-def delete_recovery_code(tx: Transaction, code_hash: bytes) -> None:
-    tx.execute("DELETE FROM recovery_code WHERE hash = ?", (code_hash,))

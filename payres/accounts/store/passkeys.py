@@ -44,10 +44,6 @@ def count_passkeys(tx: Transaction, kind: Kind, account_id: int) -> int:
     return number(tx, f"SELECT count(*) FROM passkey WHERE {kind.column} = ? AND suspect_at IS NULL", account_id)
 
 
-def delete_passkey(tx: Transaction, passkey_id: str) -> None:
-    tx.execute("DELETE FROM passkey WHERE id = ?", (passkey_id,))
-
-
 def use_challenge(tx: Transaction, challenge_hash: bytes, expires_at: int, now: int) -> bool:
     """Stores a challenge as used until it expires; False if it was before."""
     purge(tx, CHALLENGES, now)

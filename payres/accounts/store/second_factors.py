@@ -29,10 +29,6 @@ def find_half_sign_in(tx: Transaction, kind: Kind, id_hash: bytes, now: int) -> 
     return (row[0], row[1]) if row is not None and lasts(row[2], now, HALF_LIFETIME) else None
 
 
-def delete_half_sign_in(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int) -> None:
-    tx.execute(f"DELETE FROM half_sign_in WHERE id_hash = ? AND {kind.column} = ?", (id_hash, account_id))
-
-
 def removal_due_at(tx: Transaction, kind: Kind, account_id: int, now: int) -> int | None:
     """When the account's second factors are removed, in a day at the latest; None unless an operator wants that."""
     found = f"SELECT min(due_at, ?) FROM factor_removal WHERE {kind.column} = ?"
@@ -42,10 +38,6 @@ def removal_due_at(tx: Transaction, kind: Kind, account_id: int, now: int) -> in
 def limit_removal(tx: Transaction, kind: Kind, account_id: int, latest: int) -> None:
     """Makes a removal due at the latest then."""
     tx.execute(f"UPDATE factor_removal SET due_at = min(due_at, ?) WHERE {kind.column} = ?", (latest, account_id))
-
-
-def insert_removal(tx: Transaction, kind: Kind, account_id: int, now: int, due_at: int, why: str | None) -> None:
-    insert_row(tx, "factor_removal", **{kind.column: account_id}, asked_at=now, due_at=due_at, why=why)
 
 
 def removal_reason(tx: Transaction, kind: Kind, account_id: int) -> str | None:

@@ -100,11 +100,6 @@ def refresh_rate(tx: Transaction, rate: RateRecord) -> None:
         RATES.replace(tx, rate)
 
 
-def remove_rate(tx: Transaction, base: str, counter: str) -> bool:
-    """Whether there was such a rate."""
-    return tx.execute(f"DELETE FROM exchange_rate {OF_PAIR}", (base, counter)).rowcount > 0
-
-
 def find_rate(tx: Transaction, base: str, counter: str) -> RateRecord | None:
     return RATES.find(tx, OF_PAIR, base, counter)
 

@@ -210,10 +210,6 @@ def find_holder(tx: Transaction, value_hash: bytes) -> TokenHolder | None:
     return HOLDERS.find(tx, "WHERE t.value_hash = ?", value_hash)
 
 
-def unfreeze(tx: Transaction, client: str) -> None:
-    tx.execute("DELETE FROM frozen_client WHERE client = ?", (client,))
-
-
 def authorization_revision(tx: Transaction) -> int:
     """Changes whenever a row behind `find_holder` or client keys of an unpurgeable grant changes. Raises Damaged."""
     revision = find_number(tx, "SELECT revision FROM authorization_revision WHERE id = 1")

@@ -40,9 +40,3 @@ def find_quote_and_use(tx: Transaction, quote_id: str) -> tuple[QuoteRecord, boo
     """The quote, and whether a payment has used it."""
     row = tx.execute(_FIND_QUOTE_AND_USE, (quote_id,)).fetchone()
     return (QUOTES.record(row[:-1]), bool(row[-1])) if row else None
-
-
-def payment_of(tx: Transaction, quote_id: str) -> str | None:
-    """The id of the payment that used the quote."""
-    row = tx.execute("SELECT id FROM outgoing_payment WHERE quote_id = ?", (quote_id,)).fetchone()
-    return row[0] if row else None

@@ -102,8 +102,8 @@ class Table(Generic[R]):
     def _by(self, equal: Iterable[str]) -> str:
         columns = (*equal,)
         if columns not in self._lookups:
-            where = " AND ".join(f"{self._prefix}{column} = ?" for column in columns)
-            self._lookups[columns] = f"{self._select}WHERE {where}" if where else self._select
+            where = f"WHERE {_equal(columns, self._prefix)}" if columns else ""
+            self._lookups[columns] = f"{self._select}{where}"
         return self._lookups[columns]
 
     def insert(self, tx: Transaction, record: R) -> None:
@@ -168,6 +168,20 @@ def insert_row(tx: Transaction, table: str, **values: object) -> int:
     cursor = tx.execute(_insertion(table, tuple(values)), tuple(values.values()))
     assert cursor.lastrowid is not None
     return cursor.lastrowid
+
+
+def delete_rows(tx: Transaction, table: str, **equal: object) -> int:
+    """Deletes the rows with these columns. Returns how many."""
+    return tx.execute(f"DELETE FROM {table} WHERE {_equal(equal)}", (*equal.values(),)).rowcount
+
+
+def count_rows(tx: Transaction, table: str, **equal: object) -> int:
+    """How many rows have these columns."""
+    return number(tx, f"SELECT count(*) FROM {table} WHERE {_equal(equal)}", *equal.values())
+
+
+def _equal(columns: Iterable[str], prefix: str = "") -> str:
+    return " AND ".join(f"{prefix}{column} = ?" for column in columns)
 
 
 @cache

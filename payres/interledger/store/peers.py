@@ -74,11 +74,6 @@ def add_route(tx: Transaction, peer_id: int, prefix: str) -> None:
     tx.execute("INSERT INTO peer_route (prefix, peer_id) VALUES (?, ?) ON CONFLICT DO NOTHING", (prefix, peer_id))
 
 
-def delete_route(tx: Transaction, peer_id: int, prefix: str) -> bool:
-    """False if the peer has no such route."""
-    return tx.execute("DELETE FROM peer_route WHERE prefix = ? AND peer_id = ?", (prefix, peer_id)).rowcount == 1
-
-
 def routes_of_peer(tx: Transaction, peer_id: int) -> Sequence[str]:
     rows = tx.execute("SELECT prefix FROM peer_route WHERE peer_id = ? ORDER BY prefix", (peer_id,))
     return [row[0] for row in rows]

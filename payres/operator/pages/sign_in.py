@@ -28,7 +28,7 @@ from payres.operator import operators
 from payres.operator.declared.declarations import Operation, declared
 from payres.operator.roles import beyond, may, scopes_of
 from payres.operator.services import operator_of
-from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord, find_operator
+from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord
 
 # The sections of the pages, with the paths of their views that are no lists; those of LEADING come before the lists.
 SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -105,7 +105,7 @@ class OperatorSignIn(SignIn[OperatorVisit]):
         return operator_of(context).sign_in
 
     def find_account(self, work: Work, name: str) -> tuple[str, Account | None]:
-        return name, find_operator(work, name)
+        return name, OPERATORS.find(work, name=name)
 
     def set_password(self, work: Work, account: Account, password_hash: str) -> None:
         operators.set_password(work, account, password_hash)

@@ -48,10 +48,6 @@ OPERATORS = Table(OperatorRecord, "operator")
 OF_OPERATORS: Final = Kind("operator", OPERATORS, "operator_id", 12 * HOUR, 12 * HOUR, 15 * MINUTE, "payres admin link")
 
 
-def find_operator(tx: Transaction, name: str) -> OperatorRecord | None:
-    return OPERATORS.find(tx, name=name)
-
-
 def who_may_all(tx: Transaction) -> str:
     """The names of some who may do everything and can sign in."""
     found = OPERATORS.list(tx, "WHERE role = 'full' AND password_hash NOTNULL ORDER BY name LIMIT 3")
@@ -81,7 +77,7 @@ def put_operator(
     tx: Transaction, name: str, role: str, password_hash: str | None, now: int, limit: Limit = NO_REFUNDS
 ) -> None:
     """Gives an operator, who may be new, a role and a password or none; earlier wrong passwords no longer count."""
-    found, columns = find_operator(tx, name), {"role": role, "password_hash": password_hash, "unlocked_at": now}
+    found, columns = OPERATORS.find(tx, name=name), {"role": role, "password_hash": password_hash, "unlocked_at": now}
     if found is None:
         OPERATORS.create(tx, name=name, **columns, **limit._asdict())
     else:

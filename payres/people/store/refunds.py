@@ -86,18 +86,6 @@ def refunds_of(tx: Transaction, direction: Direction, payment_id: str, limit: in
     return REFUNDS.list(tx, newest, payment_id, limit)[::-1]
 
 
-def refunds_under(tx: Transaction, payment_id: str, reference: str) -> Sequence[RefundRecord]:
-    """The refunds of an incoming payment with a reference, oldest first."""
-    found = REFUNDS.list(tx, "WHERE r.incoming_payment_id = ? AND r.reference = ?", payment_id, reference)
-    return sorted(found, key=lambda refund: refund.id)
-
-
-def count_under(tx: Transaction, payment_id: str, reference: str) -> int:
-    """The number of refunds of an incoming payment with a reference."""
-    where = "WHERE incoming_payment_id = ? AND reference = ?"
-    return number(tx, f"SELECT count(*) FROM refund {where}", payment_id, reference)
-
-
 def sent_back(tx: Transaction, payment_id: str, remote: bool = False) -> int:
     """The counted refunds of an incoming payment; with `remote`, only those to given wallet addresses."""
     condition = " AND r.outgoing_payment_id IS NULL" if remote else ""

@@ -179,11 +179,6 @@ def runs_of(tx: Transaction, order_id: str, limit: int) -> Sequence[RunRecord]:
     return RUNS.list(tx, "WHERE order_id = ? ORDER BY window DESC LIMIT ?", order_id, limit)
 
 
-def count_paid(tx: Transaction, order_id: str) -> int:
-    """How many runs of an order are paid."""
-    return number(tx, "SELECT count(*) FROM standing_order_run WHERE order_id = ? AND state = 'paid'", order_id)
-
-
 def change_run(tx: Transaction, run: RunRecord) -> None:
     """Stores what became of a run."""
     tx.execute(

@@ -119,11 +119,6 @@ DELIVERIES = Table(DeliveryRecord, "delivery")
 ATTEMPTS = Table(AttemptRecord, "webhook_attempt")
 
 
-def list_webhooks(tx: Transaction) -> Sequence[WebhookRecord]:
-    """All webhooks, oldest first."""
-    return WEBHOOKS.list(tx, "ORDER BY id")
-
-
 def webhooks_of(tx: Transaction, wallet_id: int | None) -> Sequence[WebhookRecord]:
     """Those of a wallet, or the operator's own, oldest first."""
     return WEBHOOKS.list(tx, "WHERE wallet_address_id IS ? ORDER BY id", wallet_id)
@@ -328,11 +323,6 @@ def give_up(tx: Transaction, webhook_id: str) -> None:
     failed = "UPDATE delivery SET state = 'failed', next_at = NULL WHERE webhook_id = ? AND next_at IS NOT NULL"
     tx.execute(failed, (webhook_id,))
     note_due(tx, webhook_id, 0)
-
-
-def deliveries_of_event(tx: Transaction, sequence: int) -> Sequence[DeliveryRecord]:
-    """The stored deliveries of an event. Webhooks that accepted it at once have none."""
-    return DELIVERIES.list(tx, "WHERE sequence = ? ORDER BY webhook_id", sequence)
 
 
 def release_events(tx: Transaction, sequences: Sequence[int]) -> Sequence[int]:

@@ -12,7 +12,7 @@ import pytest
 from payres.core.store.migrations import require_payres
 from payres.operator.declared.long_work import LongWork
 from payres.operator.services import operator_of
-from payres.operator.store.operators import find_operator
+from payres.operator.store.operators import OPERATORS
 from tests.helpers import wait_until
 from tests.instance import Instance, run_instance
 from tests.operator.pages.browser import PASSWORD, Browser, words_of
@@ -122,7 +122,7 @@ def test_operator_is_let_in_by_a_link_that_is_shown_once(payres: Instance, ann: 
     assert f'href="{path}"' in ann.get("/admin/operators").text
     fields = {"choice": "make", "name": "cleo", "role": "reads"}
     assert "Your password, because this is about who may do what" in words_of(ann.send(path, **fields))
-    assert payres.read(lambda work: find_operator(work, "cleo")) is None
+    assert payres.read(lambda work: OPERATORS.find(work, name="cleo")) is None
     made = ann.send(path, **fields, password=PASSWORD)
     assert "Copy it now: it is shown this once." in words_of(made)
     link = re.findall(r"http://[^<]*/admin(/link/[\w-]{43})", made.text)[0]

@@ -29,7 +29,7 @@ from payres.operator.store.invariants import note_check
 from payres.operator.upkeep import doctor
 from payres.operator.upkeep.doctor import Diagnosis, examine
 from payres.operator.upkeep.missing_rates import store_missing_rates
-from payres.webhooks.store.webhooks import list_webhooks
+from payres.webhooks.store.webhooks import WEBHOOKS
 from tests.people.mail_server import MailServer
 from tests.works import add_usd_peer, work_at
 
@@ -168,7 +168,7 @@ def test_page_of_a_finding_stands_for_a_command(work: Work) -> None:
     peer(f"UPDATE peer SET last_error = 'No answer', last_error_at = {NOW}")(work)
     webhook("last_error = 'It was answered with 500'")(work)
     paged = {subject: one for subject, one in found(work).items() if one.page is not None}
-    [hook] = list_webhooks(work)
+    [hook] = WEBHOOKS.list(work)
     assert {one.page[1:] for one in paged.values() if one.page} == {("peers", "bank"), ("webhooks", hook.id)}
     assert all(one.fix is not None and one.fix.split("`")[1].startswith("payres ") for one in paged.values())
 
