@@ -159,6 +159,14 @@ def last_mail(tx: Transaction, owner_id: int) -> MailRecord | None:
     return MAILS.find(tx, "WHERE owner_id = ? AND attempts > 0 AND kind <> 'code' ORDER BY id DESC LIMIT 1", owner_id)
 
 
+def newest_of(tx: Transaction, owner_id: int, kind: str, since: int) -> MailRecord | None:
+    """The newest mail of a kind to an owner of the day that began then, whether it was sent or not."""
+    of_day, times = lasting("created_at", since - 1, DAY)
+    return MAILS.find(
+        tx, f"WHERE owner_id = ? AND kind = ? AND {of_day} ORDER BY id DESC LIMIT 1", owner_id, kind, *times
+    )
+
+
 def count_mails(tx: Transaction, owner_id: int, kind: str, now: int) -> int:
     """How many mails of a kind an owner has caused in the last hour."""
     recent, times = lasting("created_at", now - HOUR, HOUR)

@@ -12,7 +12,7 @@ from payres.accounts.guesses import SignInGuard
 from payres.accounts.limits import RECOVERY_CODES
 from payres.accounts.second_factors import factors_of
 from payres.accounts.store.joins import JOIN_TABLE
-from payres.accounts.store.mail import ADDRESSES, MAILS
+from payres.accounts.store.mail import ADDRESSES
 from payres.accounts.store.owners import OF_OWNERS, wallets_of
 from payres.accounts.store.passkeys import passkeys_of
 from payres.accounts.store.sessions import open_sessions
@@ -26,11 +26,12 @@ from payres.core.store.incoming_payments import INCOMING
 from payres.core.store.rows import PageQuery
 from payres.core.store.wallets import find_with_wallet
 from payres.core.store.work import Work
+from payres.html.html import operators_language
 from payres.html.language import Language
 from payres.html.sentences import limit_words
 from payres.operator import assets, audit, deliveries, keys, operators, payments, peers, wallets
 from payres.operator.assets import ASSET
-from payres.operator.audit import told, who_set
+from payres.operator.audit import told
 from payres.operator.declared.declarations import Operation, declared, operation_of
 from payres.operator.declared.shapes import Cell, Column, Shape, facts_of, make_table, path_of
 from payres.operator.deliveries import ATTEMPTS
@@ -38,6 +39,7 @@ from payres.operator.exports import export_statement
 from payres.operator.grants import GRANT, sees, spending_under
 from payres.operator.movements import MOVEMENT, Movement, own_reference, undo, undoable_until
 from payres.operator.owners import WALLET_OWNER, require_owner
+from payres.operator.pages.due import removal_of
 from payres.operator.pages.lists import filters_of
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.payment_history import HISTORY, show_payment, story_of
@@ -116,12 +118,12 @@ def _access(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     """The owner of a wallet, with what helps to sign in."""
     record = require_owner(work, visit.segments["wallet"])
     shown = WALLET_OWNER.show(work, record)
-    asked = shown.removal_due_at and who_set(work, record.name, "why")
+    due_at, language = factors_of(work, OF_OWNERS, record.id).due_at, operators_language(visit.request)
     return {
         "owner": shown,
         "help": [(one.form, url) for one, url in _offered(visit, WALLET_OWNER, shown)],
         "passkeys": passkeys_of(work, OF_OWNERS, record.id),
-        "asked": (told(asked)[0].text, asked.created_at, asked.details["why"]) if asked else None,
+        "removal": removal_of(work, record, due_at, language) if due_at else None,
         # In the event loop, later.
         "tries": partial(visit.context.part(SignInGuard).wrong_tries, record, work.now),
     }
@@ -135,15 +137,10 @@ def _of_owner(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     record = require_owner(work, visit.segments["wallet"])
     own, notices = wallets_of(work, record.id), ADDRESSES.get(work, record.id)
     entries = _listed(work, audit.list_entries, page=FEW, object_=record.name)
-    asking = MAILS.list(work, owner_id=record.id, kind="remove_factors")
-    untold = "no mail about it has gone"
-    if asking:
-        untold = "the mail about it has not gone yet" if asking[-1].sent_at is None else ""
     return _access(work, visit) | {
         "wallets": [(one, _balance(work, one.path), JOIN_TABLE.find(work, wallet_address_id=one.id)) for one in own],
         "factors": factors_of(work, OF_OWNERS, record.id).held,
         "all_codes": RECOVERY_CODES,
-        "untold": untold,
         "notices": re.sub("^(.).*@", r"\1…@", notices.email) if notices and notices.email else "",
         "sign_ins": make_table(
             *("Last sign-ins", SIGN_IN_COLUMNS, last_sign_ins(work, OF_OWNERS, record.id, work.now)),

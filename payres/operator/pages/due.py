@@ -6,7 +6,10 @@ from typing import Any, Final, NamedTuple
 
 from starlette.responses import Response
 
-from payres.accounts.store.owners import wallets_of
+from payres.accounts.store import mail
+from payres.accounts.store.owners import OF_OWNERS, OwnerRecord, wallets_of
+from payres.accounts.store.second_factors import REMOVAL_DELAY, removal_reason
+from payres.core.protocol.clock import parse_time
 from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.store.work import Work
 from payres.html.html import operators_language
@@ -66,13 +69,12 @@ async def page(visit: OperatorVisit) -> Response:
 def _waiting(work: Work, visit: OperatorVisit, row: WaitingRow, rows: Sequence[WaitingRow]) -> Waiting:
     one, language = due(work, row), operators_language(visit.request)
     if one.kind == "removal":
-        return _removal(work, visit, row, language)
+        return _waiting_removal(work, visit, row, language)
     things = [due(work, each) for each in rows]
     rules: list[DeclaredRule] = [due_work.retry] * (one.kind in DUE_KINDS) + [due_work.give_up] * (one.kind in GIVE_UP)
     all_of_it = "all" if one.count > 1 else "it"
     forms = [
-        (form._replace(title=form.title or f"Try {all_of_it} now"), url)
-        for form, url in _forms(visit, rules, id=one.id)
+        (form._replace(title=form.title or f"Try {all_of_it} now"), url) for form, url in visit.forms(rules, id=one.id)
     ]
     is_unknown = one.kind == "packet" and one.state == "set aside"
     resolve = ("It arrived, or not", path_of("peers", one.about)) if is_unknown else None
@@ -86,24 +88,36 @@ def _waiting(work: Work, visit: OperatorVisit, row: WaitingRow, rows: Sequence[W
     return Waiting(one, name_of(one), why, *times, shown, " ".join(said), forms, more, CALLED[one.kind][2])
 
 
-def _removal(work: Work, visit: OperatorVisit, row: WaitingRow, language: Language) -> Waiting:
+class Removal(NamedTuple):
+    """A second step of an owner that is removed: when, who asked for it and why, and until when who can say no."""
+
+    title: str
+    asked: str
+    until: str
+
+
+def removal_of(work: Work, owner: OwnerRecord, due_at: int, language: Language) -> Removal:
+    entry, why = who_set(work, owner.name, "why"), removal_reason(work, OF_OWNERS, owner.id)
+    asked = entry if entry and entry.action == "wallet.remove_factors" else None
+    who = f"{told(asked)[0].text} asked for it {language.moment(parse_time(asked.created_at))}" if asked else ""
+    told_of = mail.newest_of(work, owner.id, "remove_factors", due_at - REMOVAL_DELAY)
+    waits = told_of is not None and told_of.send_at is not None
+    untold = "but the mail about it has not gone yet" if waits else "but no mail about it has gone"
+    return Removal(
+        f"The second step of {owner.name} is removed {language.moment(due_at)}",
+        (who or "Somebody asked for it") + (f": “{why}”" if why else ""),
+        f"The owner can say no until then, {'and so can you' if told_of and told_of.sent_at else untold}.",
+    )
+
+
+def _waiting_removal(work: Work, visit: OperatorVisit, row: WaitingRow, language: Language) -> Waiting:
     """A second step of an owner that is removed unless somebody keeps it."""
-    one, owner, path = due(work, row), require_owner(work, row.label), path_of("wallets", row.label, "owner")
-    asked, opened = who_set(work, row.label, "why"), ", ".join(each.path for each in wallets_of(work, owner.id))
-    name = f"The second step of {row.label} is removed {language.moment(row.next_try or 0)}"
-    why = f"{told(asked)[0].text} asked for it: “{asked.details['why']}”" if asked else ""
-    future = f"From then on the password alone opens {opened}. The owner can say no until then, and so can you."
-    forms = _forms(visit, [keep_wallet_factors], wallet=row.label)
-    return Waiting(one, name, why, row.since, row.next_try, [], future, forms, ("The owner", path), "")
-
-
-def _forms(visit: OperatorVisit, rules: Sequence[DeclaredRule], **names: str) -> Sequence[tuple[OperationForm, str]]:
-    """The forms of what the operator may do, and their URLs."""
-    return [
-        (form, ADMIN_ROOT + form.url_of(names))
-        for operation in map(operation_of, rules)
-        if (form := operation.form) and visit.may(operation)
-    ]
+    owner, path = require_owner(work, row.label), path_of("wallets", row.label, "owner")
+    removal, opened = removal_of(work, owner, row.next_try or 0, language), wallets_of(work, owner.id)
+    future = f"From then on the password alone opens {', '.join(one.path for one in opened)}. {removal.until}"
+    forms, more = visit.forms([keep_wallet_factors], wallet=row.label), ("The owner", path)
+    times = row.since, row.next_try
+    return Waiting(due(work, row), removal.title, removal.asked, *times, [], future, forms, more, "")
 
 
 def waits(work: Work, language: Language) -> tuple[int, str] | None:

@@ -8,14 +8,13 @@ from typing import Any, Final, NamedTuple
 from starlette.responses import Response
 
 from payres.core.protocol.clock import parse_time, times_in_words
-from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.visible import visible_url
 from payres.core.store.work import Work
 from payres.html.html import operators_language
 from payres.html.sentences import ended
 from payres.operator import backups, ledger, mail, webhooks
 from payres.operator.assets import set_rate
-from payres.operator.declared.declarations import OperationForm, operation_of
+from payres.operator.declared.declarations import OperationForm
 from payres.operator.declared.shapes import path_of
 from payres.operator.pages.lists import Field
 from payres.operator.pages.server import REFRESH_SECONDS
@@ -87,7 +86,6 @@ def _shown(visit: OperatorVisit, one: Diagnosis) -> Shown:
     advice = COMMAND.sub(words, ended(one.fix or ""), count=1) if words else ended(one.fix or "")
     names = dict.fromkeys(("name", "id"), (page or [""])[-1])
     has_folder = kind not in BACKUPS or visit.context.settings.backup_directory
-    remedies = [(operation_of(rule), title) for rule, title in REMEDIES.get(kind, ()) if has_folder]
     page = page[:1] if kind == "rate" else page  # one that is not set has no page
     return Shown(
         id="-".join(one.subject.split()),
@@ -98,9 +96,9 @@ def _shown(visit: OperatorVisit, one: Diagnosis) -> Shown:
         advice=in_words(advice),
         label=GO.get(kind, "Look"),
         forms=[
-            (operation.form._replace(title=title), ADMIN_ROOT + operation.form.url_of(names))
-            for operation, title in remedies
-            if operation.form and visit.may(operation)
+            (form._replace(title=title), url)
+            for rule, title in (REMEDIES.get(kind, ()) if has_folder else ())
+            for form, url in visit.forms([rule], **names)
         ],
         ask=_ask(visit, kind, one) if kind in ASKED else None,
         place=("Its page" if len(page) > 1 else LISTS[page[0]], path_of(*page)) if page else None,
@@ -109,17 +107,16 @@ def _shown(visit: OperatorVisit, one: Diagnosis) -> Shown:
 
 def _ask(visit: OperatorVisit, kind: str, one: Diagnosis) -> Ask | None:
     rule, button, field = ASKED[kind]
-    operation, hidden = operation_of(rule), dict[str, str]()
+    hidden = dict[str, str]()
     if kind == "rate" and one.page:
         base, counter = [*one.page][-2:]
         hidden, field = {"base": base, "counter": counter}, field._replace(label=field.label.format(base), unit=counter)
-    form = operation.form
-    return Ask(form, ADMIN_ROOT + form.url, button, field, hidden) if form and visit.may(operation) else None
+    return next((Ask(form, url, button, field, hidden) for form, url in visit.forms([rule])), None)
 
 
 async def page(visit: OperatorVisit) -> Response:
     """All findings: what is wrong, what may be, and what is in order."""
-    services, operation = operator_of(visit.context), operation_of(look)
+    services = operator_of(visit.context)
     found, latest = await visit.read(partial(findings, visit=visit)), services.long_works.latest.get("look")
     is_running = latest is not None and latest.ended_at is None
     return visit.show(
@@ -129,7 +126,7 @@ async def page(visit: OperatorVisit) -> Response:
         looked_at=services.others.looked_at,
         failed=latest.problem if latest else "",
         is_running=is_running,
-        look=[(operation.form, f"{ADMIN_ROOT}/health/look")] if visit.may(operation) and not is_running else [],
+        look=[] if is_running else visit.forms([look]),
         findings=found,
         refresh=REFRESH_SECONDS if is_running else None,
     )

@@ -1,6 +1,6 @@
 """Signing in to the operator's pages, by a link that sets a password or by name and password."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 from urllib.parse import unquote
@@ -25,7 +25,7 @@ from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.store.work import Work
 from payres.html.html import SHARED, render
 from payres.operator import operators
-from payres.operator.declared.declarations import Operation, declared
+from payres.operator.declared.declarations import Operation, OperationForm, declared, operation_of
 from payres.operator.roles import beyond, may, scopes_of
 from payres.operator.services import operator_of
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord
@@ -53,6 +53,11 @@ class OperatorVisit(Visit, frozen=True):
     def may(self, *operations: Operation) -> bool:
         """Whether the operator's role does all of these."""
         return all(may(self.operator, one.scopes) for one in operations)
+
+    def forms(self, rules: Iterable[Callable[..., Any]], **names: str) -> Sequence[tuple[OperationForm, str]]:
+        """The forms of those operations that the operator may do, about the thing with these names, and their URLs."""
+        found = [(one, one.form) for one in map(operation_of, rules) if one.form]
+        return [(form, ADMIN_ROOT + form.url_of(names)) for operation, form in found if self.may(operation)]
 
     def show(self, template: str, status: int = 200, *, script: str = "", **values: Any) -> Response:
         """Renders a template below admin/, where `script` may run; the path selects the section and the view. Below

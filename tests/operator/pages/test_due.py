@@ -12,6 +12,7 @@ from payres.accounts.store import mail
 from payres.accounts.store.mail import MAILS, AddressRecord
 from payres.accounts.store.owners import OF_OWNERS
 from payres.core.protocol.clock import DAY, HOUR, SECOND
+from payres.core.store import audit
 from payres.core.store.work import Work
 from payres.operator.due_work import list_due
 from payres.operator.owners import require_owner
@@ -109,8 +110,24 @@ def test_removal_of_a_second_step_stands_first_and_is_stopped_there(
     waiting.write(ask)
     mine = parts(ann)[0]
     assert re.search("<bdi>The second step of alice is removed tomorrow, [0-9:]{5}</bdi>", mine)
-    assert "asked for it: “lost the telephone”" in mine
-    assert "From then on the password alone opens alice. The owner can say no until then, and so can you." in mine
+    assert re.search("asked for it today, [0-9:]{5}: “lost the telephone”", mine)
+    until = "From then on the password alone opens alice. The owner can say no until then, "
+    assert f"{until}but no mail about it has gone." in mine
+    address = AddressRecord(
+        waiting.read(lambda work: require_owner(work, "alice").id), "a@mail.example", 1, "en", "UTC"
+    )
+    waiting.write(lambda work: mail.insert_mail(work, address, "remove_factors", {}, "removal", work.now + HOUR))
+    assert f"{until}but the mail about it has not gone yet." in parts(ann)[0]
+
+    def send(work: Work) -> None:
+        [sent] = MAILS.list(work, key="removal")
+        mail.change_mail(work, sent.id, sent_at=work.now, send_at=None)
+        audit.record(work, "wallet.separate", "alice", why="its owner called")
+
+    waiting.write(send)
+    mine = parts(ann)[0]
+    assert f"{until}and so can you." in mine
+    assert "Somebody asked for it: “lost the telephone”" in mine, "not who separated a wallet, with that reason"
     assert 'href="/admin/wallets/alice/owner">The owner</a>' in mine
     assert "keep-factors" not in parts(reader)[0]
     [row] = ann.rows("/admin/due", kind="removal")
