@@ -2,7 +2,7 @@
 
 import hmac
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
@@ -22,14 +22,13 @@ from payres.core.http.error_answers import note_error
 from payres.core.process.rate_limiter import address_of
 from payres.core.protocol.errors import InvalidRequest, WrongState
 from payres.core.store.work import Work
-from payres.html.forms import Form, here, not_of_page
+from payres.html.forms import Form, carried, carrying, here, not_of_page
 from payres.html.html import language_of, redirect, render
 from payres.html.sentences import OTHER_REQUEST, problem_of
 
 T = TypeVar("T")
 log = logging.getLogger("payres.sign_in")
 PASSWORDS: Final = frozenset({"password", "again", "current"})  # fields that no page sends along
-CARRIED: Final = "of."  # before the name of a field that waits for the second factor
 
 
 class Asking(NamedTuple):
@@ -83,12 +82,19 @@ class Asking(NamedTuple):
         return await context_of(request).database.read(partial(sessions.find_half, kind=kind, secret=secret))
 
     def half(
-        self, request: Request, after: str, half: HalfSignIn, status: int = 200, refused: Refused | None = None
+        self,
+        request: Request,
+        after: str,
+        half: HalfSignIn,
+        status: int = 200,
+        refused: Refused | None = None,
+        form: Mapping[str, str] = {},
     ) -> Response:
-        """The page that asks after a right password, and leads to the page `after`."""
+        """The page that asks after a right password, and leads to the page `after`; `form` is carried along."""
         values, factors = self._values(half.account, half.factors, after, refused), half.factors
         values |= {"half": half.secret, "lead": factors.main.lead}
-        return render_sign_in(request, self.template, values, status, kind=self.cookies.kind, steps=factors.offered)
+        steps, kind = factors.offered, self.cookies.kind
+        return render_sign_in(request, self.template, values, status, kind=kind, steps=steps, form=form)
 
     async def is_stale(self, request: Request, session: str) -> bool:
         """Whether a second step must be given first. Raises SignInFailed without a session."""
@@ -118,7 +124,7 @@ class Asking(NamedTuple):
         account, factors = await context_of(request).database.read(unit)
         asked = asked_of(request, factors.offered, kind, session, shown)
         values = self._values(account, factors, here(request), refused)
-        values |= {"carried": {f"{CARRIED}{name}": text for name, text in fields.items()}, "shown": shown}
+        values |= {"carried": carrying(fields), "shown": shown}
         values |= {"csrf": csrf, "asked": asked, "problem": problem, "lead": factors.main.lead_again}
         status = 401 if refused or problem else 200
         return render(request, self.template, values, status, leads_away, scripts_of(asked))
@@ -128,19 +134,19 @@ class Asking(NamedTuple):
 
         Raises WrongState if it is not the form that the page was shown for.
         """
-        fields = {name.removeprefix(CARRIED): text for name, text in form.items() if name.startswith(CARRIED)}
-        carried: Form = {**fields, "csrf": form.get("csrf", "")}
-        shown = shown_digest(request, session, carried["csrf"], fields)
+        fields = carried(form)
+        whole: Form = {**fields, "csrf": form.get("csrf", "")}
+        shown = shown_digest(request, session, whole["csrf"], fields)
         if not hmac.compare_digest(shown.encode(), form.get("shown", "").encode()):
             raise WrongState(OTHER_REQUEST)
         try:
             refused = await self.verify(request, session, form, shown)
         except InvalidRequest as error:
             said = problem_of(language_of(request), note_error(request, error))
-            return await self.again(request, session, carried, leads_away=leads_away, problem=said)
+            return await self.again(request, session, whole, leads_away=leads_away, problem=said)
         if refused is not None:
-            return await self.again(request, session, carried, refused, leads_away)
-        return carried if fields else redirect(here(request))
+            return await self.again(request, session, whole, refused, leads_away)
+        return whole if fields else redirect(here(request))
 
     async def verify(self, request: Request, session: str, form: Form, shown: str = "") -> Refused | None:
         """Why the answer in a form to what was `shown` is not taken; None if it is, and then a second step counts as

@@ -18,6 +18,7 @@ from payres.core.http.context import context_of
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.identifiers import new_secret
 from payres.html.cookies import SameSite, read_cookies, set_cookie
+from payres.html.forms import carried, carrying
 from payres.html.html import read_template, render
 
 # Over https, browsers refuse cookies with this prefix if another host or http sets them (RFC 6265bis).
@@ -50,13 +51,15 @@ def render_sign_in(
     script: str = "",
     kind: Kind = OF_OWNERS,
     steps: Sequence[SecondStep] = (),
+    form: Mapping[str, str] = {},
 ) -> Response:
     """A page with a form that needs no session. Its CSRF token is bound to a cookie, so that another site cannot sign
-    this browser in to an account of its own. These steps can be answered there, by accounts of the kind."""
+    this browser in to an account of its own. These steps can be answered there, by accounts of the kind. What the
+    `form` that was sent carries along goes on to be: nothing of it is stored."""
     secret = form_secret(request) or new_secret()
     asked = asked_of(request, steps, kind, secret, SIGN_IN)
     script = "\n".join(filter(None, (script, scripts_of(asked))))
-    values = {**values, "csrf": csrf_token(secret), "asked": asked}
+    values = {**values, "csrf": csrf_token(secret), "asked": asked, "typed": carrying(carried(form))}
     response = render(request, template, values, status, leads_away, script)
     # Lax: opening a page by a link from another site must not replace the secret of open pages.
     _set(request, response, FORM, secret, None, "lax")

@@ -1,7 +1,8 @@
 """What answers a place: its page, or the action of its form, for who is signed in; before that what signs in, and what
 asks for a second step."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -9,12 +10,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.accounts import sessions
+from payres.accounts.asking import PASSWORDS
 from payres.accounts.cookies import browser_of, set_signed_out
 from payres.accounts.second_step import signed_out
+from payres.accounts.sessions import HalfSignIn, SignedIn
 from payres.accounts.sign_in import SignIn
-from payres.accounts.visits import Place, Unasked, Visit
-from payres.core.protocol.errors import MethodNotAllowed, SignInFailed
-from payres.html.forms import Form, here, not_of_page, read_form
+from payres.accounts.visits import Act, Place, Unasked, Visit
+from payres.core.protocol.errors import DomainError, MethodNotAllowed, SignInFailed
+from payres.html.forms import Form, carried, carrying, here, not_of_page, read_form
 from payres.html.html import PAGE_METHODS, redirect
 
 V = TypeVar("V", bound=Visit)
@@ -25,19 +28,22 @@ async def answer(
     request: Request,
     show: Callable[[V], Awaitable[Response]],
     act: Callable[[V, Form], Awaitable[Response]],
+    again: Mapping[str, Act] = {},
 ) -> Response:
-    """The page or the action of its form, if signed in; else the sign-in form."""
+    """The page or the action of its form, if signed in; else the sign-in form, which carries along what was typed in
+    one that is shown `again`."""
     is_form = request.method == "POST"
     form = await read_form(request) if is_form else {}
     if (entered := await signs.by_form(request, form)) is not None:
-        return entered
+        return await _enter(signs, request, entered, form, again)
+    typed = carrying(form) if form.get("choice") in again and not PASSWORDS & form.keys() else {}
     session = browser_of(request, signs.cookies).session
     visit = await signs.find_visit(request, session) if session else None
     if visit is None:
         half = None if is_form else await signs.asking.find_half(request)
         if half is not None:
             return signs.asking.half(request, here(request), half, 401)
-        return signs.show_sign_in(request, signed_out() if is_form else None, None)
+        return signs.show_sign_in(request, signed_out() if is_form else None, typed)
     try:
         if is_form:
             return await _carry_out(signs, visit, form, act)
@@ -45,7 +51,25 @@ async def answer(
             raise MethodNotAllowed(PAGE_METHODS)
         return await show(visit)
     except SignInFailed as error:  # the session ended during the request
-        return signs.show_sign_in(request, error, None)
+        return signs.show_sign_in(request, error, typed)
+
+
+async def _enter(
+    signs: SignIn[V],
+    request: Request,
+    entered: SignedIn | HalfSignIn | Response,
+    form: Form,
+    again: Mapping[str, Act],
+) -> Response:
+    """The page in the session that was opened, with what was typed before; nothing of that is done unseen."""
+    response, typed = redirect(here(request)), carried(form)
+    if isinstance(entered, HalfSignIn) and typed:
+        response = signs.asking.half(request, here(request), entered, form=form)
+    elif isinstance(entered, SignedIn) and typed.get("choice") in again:
+        visit = await signs.find_visit(request, entered.session)
+        with suppress(DomainError):  # such as a thing that is gone: its page says so
+            response = await again[typed["choice"]](visit, typed) if visit else response
+    return signs.enter(request, response, entered)
 
 
 async def answer_place(
@@ -73,7 +97,7 @@ async def answer_place(
             return await signs.asking.again(request, visit.session, form)
         return await found(visit, form)
 
-    return await answer(signs, request, show, act)
+    return await answer(signs, request, show, act, place.again)
 
 
 async def _carry_out(signs: SignIn[V], visit: V, form: Form, act: Callable[[V, Form], Awaitable[Response]]) -> Response:

@@ -72,8 +72,8 @@ class SignIn(ABC, Generic[V_co]):
         """The visit of a session; None if it is not valid."""
 
     @abstractmethod
-    def show_sign_in(self, request: Request, error: DomainError | None, name: str | None) -> Response:
-        """The sign-in form in place of the requested page, with an error and the given name."""
+    def show_sign_in(self, request: Request, error: DomainError | None, form: Form) -> Response:
+        """The sign-in form in place of the requested page, with an error, and what that had which was sent."""
 
     @abstractmethod
     def show_link(
@@ -86,36 +86,35 @@ class SignIn(ABC, Generic[V_co]):
         """What asks for a second step."""
         return Asking(self.cookies, self.asks)
 
-    async def by_form(self, request: Request, form: Form) -> Response | None:
-        """The answer to a form of the sign-in page, or of the one that asks for a second step; None to all others."""
-        choice, name = form.get("choice"), None
+    async def by_form(self, request: Request, form: Form) -> SignedIn | HalfSignIn | Response | None:
+        """What comes of a form of the sign-in page, or of the one that asks for a second step; None of all others."""
+        choice = form.get("choice")
         try:
             if choice == "sign-in":
-                name = form.get(self.field, "")
-                return await self._by_name(request, form, name)
+                return await self._by_name(request, form, form.get(self.field, ""))
             if choice in {one.choice for one in STEPS}:
                 return await self.by_step(request, form, here(request))
         except DomainError as error:
             noted = note_error(request, error)
-            response = self.show_sign_in(request, noted, name)
+            response = self.show_sign_in(request, noted, form)
             response.headers.update(noted.headers)
             return response
-        return self.show_sign_in(request, None, None) if choice == "start-over" else None
+        return self.show_sign_in(request, None, {}) if choice == "start-over" else None
 
-    async def _by_name(self, request: Request, form: Form, name: str) -> Response:
+    async def _by_name(self, request: Request, form: Form, name: str) -> SignedIn | HalfSignIn:
         browser = browser_of(request, self.cookies)
 
         def find(work: Work) -> tuple[Account, bytes | None]:
             return sessions.find_account(work, self.cookies.kind, *self.find_account(work, name), browser)
 
         account, known = await context_of(request).database.read(find)
-        return await self.by_password(request, account, known, form, here(request))
+        return await self.by_password(request, account, known, form)
 
     async def by_password(
-        self, request: Request, account: Account, known: bytes | None, form: Form, after: str
-    ) -> Response:
-        """Checks the password, and leads to the page `after` signing in or asks for the second step; `known` is the
-        browser's hash if the account knows it.
+        self, request: Request, account: Account, known: bytes | None, form: Form
+    ) -> SignedIn | HalfSignIn:
+        """Checks the password, and signs in or waits for the second step; `known` is the browser's hash if the account
+        knows it.
 
         Raises InsufficientAccess, SignInFailed, TooManyRequests, Unavailable.
         """
@@ -130,11 +129,13 @@ class SignIn(ABC, Generic[V_co]):
             raise
         browser = browser_of(request, self.cookies)
         unit = partial(sessions.begin, kind=kind, verified=account, browser=browser, seen=seen)
-        return self.enter(request, after, await context_of(request).database.write(unit))
+        return await context_of(request).database.write(unit)
 
-    async def by_step(self, request: Request, form: Form, after: str, only: Account | None = None) -> Response:
+    async def by_step(
+        self, request: Request, form: Form, after: str, only: Account | None = None
+    ) -> SignedIn | Response:
         """Signs in with the second step in a form, which completes a half sign-in or stands in for the password too, of
-        `only` this account if given; leads to the page `after`.
+        `only` this account if given; or asks for it again, to lead to the page `after`.
 
         Raises InsufficientAccess, InvalidRequest if the answer cannot be taken, SignInFailed when it is over.
         """
@@ -155,16 +156,17 @@ class SignIn(ABC, Generic[V_co]):
 
         done = await self.asking.take(request, steps, form, form_secret(request) or "", SIGN_IN, find, then)
         if isinstance(done, SignedIn):
-            return self.enter(request, after, done)
+            return done
         found = await self.asking.find_half(request, half)
         if found is None:
             raise signed_out()
-        return self.asking.half(request, after, found, 401, done)
+        return self.asking.half(request, after, found, 401, done, form)
 
-    def enter(self, request: Request, after: str, entered: SignedIn | HalfSignIn) -> Response:
-        """Leads to the page `after` in the session that was opened, or with a half sign-in, for which it asks for the
-        second step."""
-        response = redirect(after)
+    def enter(self, request: Request, response: Response, entered: SignedIn | HalfSignIn | Response) -> Response:
+        """The response in the session that was opened, or with a half sign-in, for which it asks for the second step;
+        that which was no sign-in instead."""
+        if isinstance(entered, Response):
+            return entered
         if isinstance(entered, SignedIn):
             set_signed_in(request, response, entered, self.cookies)
         else:
@@ -214,7 +216,7 @@ class SignIn(ABC, Generic[V_co]):
             return response
         browser, store, seen = browser_of(request, self.cookies), self.set_password, seen_of(request)
         entered = await database.write(lambda work: follow_link(work, kind, secret, hashed, browser, store, seen))
-        return self.enter(request, self.home, entered)
+        return self.enter(request, redirect(self.home), entered)
 
 
 def check_typed_twice(_: Request, form: Form) -> None:

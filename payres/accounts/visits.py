@@ -50,11 +50,13 @@ class Unasked(msgspec.Struct, frozen=True):
 
 class Place(NamedTuple):
     """The page of a path, and the actions of its forms by their `choice`. Who has a second factor must just have given
-    it for each that is not `Unasked`, and for the page too if that `asks`."""
+    it for each that is not `Unasked`, and for the page too if that `asks`. What was typed when the session had
+    ended is shown again after the sign-in, by the one of `again` with the `choice` of its form."""
 
     show: Callable[[Any], Awaitable[Response]]
     acts: Mapping[str, Act] = {}
     asks: bool = False
+    again: Mapping[str, Act] = {}
 
 
 async def choose_zone(visit: Visit, form: Form, after: str) -> Response:

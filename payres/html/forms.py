@@ -20,6 +20,7 @@ AROUND: Final = "<>()[]\"'“”„‘’«».,;"  # characters often pasted alo
 
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
 BOXES: Final = "key_id"  # the field of checkboxes, which may be repeated
+CARRIED: Final = "of."  # before the name of a field that waits for a sign-in or a second step
 
 
 async def read_form(request: Request) -> dict[str, str]:
@@ -59,6 +60,16 @@ def _check_origin(request: Request) -> None:
 def not_of_page(field: str = "choice") -> InvalidRequest:
     """The error for a form, or a choice in it, that the page does not have."""
     return InvalidRequest("This form is not one of this page's. Please open it again", field=field)
+
+
+def carrying(form: Form) -> dict[str, str]:
+    """The fields of a form as another one carries them along."""
+    return {f"{CARRIED}{name}": text for name, text in form.items()}
+
+
+def carried(form: Form) -> dict[str, str]:
+    """The fields that a form carries along, of another one."""
+    return {name.removeprefix(CARRIED): text for name, text in form.items() if name.startswith(CARRIED)}
 
 
 def here(request: Request) -> str:

@@ -117,6 +117,7 @@ def render(
         "language": language,
         "say": language.say,
         "count": language.count,
+        "typed": {},
     }
     common |= {"brand": brand, "why": partial(failure_of, language), "length_words": partial(length_words, language)}
     environment, values = _environment(), {**common, **values}

@@ -1,6 +1,6 @@
 """The owner's decision on a grant: what the page shows of the request, and consent to exactly that."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -10,7 +10,7 @@ from starlette.responses import Response
 from payres.accounts import cookies
 from payres.accounts.second_factors import STEPS, alone
 from payres.accounts.second_step import signed_out
-from payres.accounts.sessions import check_csrf, close_session, csrf_token
+from payres.accounts.sessions import HalfSignIn, SignedIn, check_csrf, close_session, csrf_token
 from payres.accounts.store.owners import OF_OWNERS
 from payres.core.grants import consent
 from payres.core.grants.access import granted_access
@@ -138,17 +138,21 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
         return _show_sign_in(request, found, 409)
     try:
         if form["choice"] != "sign-in":
-            return await OWNER_SIGN_IN.by_step(request, form, _path(request), only=found.owner)
-        return await OWNER_SIGN_IN.by_password(request, found.owner, found.known_browser, form, _path(request))
+            return await _enter(request, OWNER_SIGN_IN.by_step(request, form, _path(request), only=found.owner))
+        return await _enter(request, OWNER_SIGN_IN.by_password(request, found.owner, found.known_browser, form))
     except (InsufficientAccess, InvalidRequest) as error:
         return _show_sign_in(request, found, error.status, note_error(request, error))
     except DomainError as error:
         return _explain(request, found, error)
 
 
+async def _enter(request: Request, way: Awaitable[SignedIn | HalfSignIn | Response]) -> Response:
+    return OWNER_SIGN_IN.enter(request, html.redirect(_path(request)), await way)
+
+
 async def _complete(request: Request, form: dict[str, str]) -> Response:
     try:
-        return await OWNER_SIGN_IN.by_step(request, form, _path(request))
+        return await _enter(request, OWNER_SIGN_IN.by_step(request, form, _path(request)))
     except DomainError as error:
         return _explain(request, await _find(request), error)
 

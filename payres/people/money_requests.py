@@ -85,7 +85,7 @@ def _own_client(work: Work, wallet: WalletRecord) -> int | None:
 
 async def show(visit: OwnerVisit) -> Response:
     """GET /account/request: the form, filled in from a link."""
-    return await _show(visit, {}, visit.request.query_params)
+    return await show_form(visit, visit.request.query_params)
 
 
 async def show_one(visit: OwnerVisit) -> Response:
@@ -121,7 +121,7 @@ async def make(visit: OwnerVisit, form: Form) -> Response:
     if days not in map(str, _lifetimes(visit)):
         problems["days"] = visit.language.say("Choose one of these.")
     if problems:
-        return await _show(visit, problems, form, 400)
+        return await show_form(visit, form, problems, 400)
     unit = partial(make_request, wallet=visit.wallet, amount=amount, note=note, lifetime=int(days) * DAY)
     return redirect(f"{PATH}/{await visit.write(unit)}")
 
@@ -133,7 +133,8 @@ async def cancel(visit: OwnerVisit, form: Form) -> Response:
     return redirect(f"{PATH}/{payment_id}")
 
 
-async def _show(visit: OwnerVisit, problems: Mapping[str, str], given: Form, status: int = 200) -> Response:
+async def show_form(visit: OwnerVisit, given: Form, problems: Mapping[str, str] = {}, status: int = 200) -> Response:
+    """The form, filled in with what is given, beside the open requests."""
     bills = await visit.read(partial(list_open, wallet=visit.wallet))
     lifetimes = _lifetimes(visit)
     return visit.show(

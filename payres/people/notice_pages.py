@@ -49,8 +49,8 @@ RATES: Final = {"once": marked("At once"), "hour": marked("Once an hour"), "off"
 
 async def show(
     visit: OwnerVisit,
+    form: Mapping[str, str] = {},
     problems: dict[str, str] | None = None,
-    given: str = "",
     status: int = 200,
     changed: ChangedMeanwhile | None = None,
 ) -> Response:
@@ -75,7 +75,7 @@ async def show(
         *("notices.html", unit, SETTINGS_TAB, status),
         done=visit.done(DONE),
         problems=problems or {},
-        given=given,
+        given=form.get("email", ""),
         labels=labels,
         rates=words["money"],
         rows=sides_of(changed, labels, words) if changed else (),
@@ -92,10 +92,10 @@ async def ask(visit: OwnerVisit, form: Form) -> Response:
     except InvalidRequest as error:
         is_other = given.isascii() or mail_address(f"x@{given.rpartition('@')[2]}") is None
         problem = visit.language.say(NO_ADDRESS if is_other else NOT_ASCII)
-        return await show(visit, {"email": problem}, given, error.status)
+        return await show(visit, form, {"email": problem}, error.status)
     except TooManyRequests as error:
         noted = note_error(visit.request, error)
-        return await show(visit, {"email": problem_of(visit.language, noted)}, given, noted.status)
+        return await show(visit, form, {"email": problem_of(visit.language, noted)}, noted.status)
     return redirect(NOTICES)
 
 
@@ -110,7 +110,7 @@ async def confirm(visit: OwnerVisit, form: Form) -> Response:
         return TOO_MANY if address and address.wrong >= MOST_WRONG else WRONG_CODE
 
     if problem := await visit.write(unit):
-        return await show(visit, {"code": visit.language.say(problem)}, status=400)
+        return await show(visit, {}, {"code": visit.language.say(problem)}, 400)
     return redirect(f"{NOTICES}?done=confirmed")
 
 

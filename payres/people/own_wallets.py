@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, Literal, NamedTuple
 
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,11 +21,13 @@ from payres.accounts.store.kinds import Account
 from payres.accounts.store.owners import OF_OWNERS, OwnerRecord, owner_at, take_over, wallets_of
 from payres.accounts.store.sessions import change_session, end_access
 from payres.accounts.store.sign_ins import NOWHERE, Seen
+from payres.accounts.visits import Act
 from payres.core.http.error_answers import note_error
 from payres.core.payments import ledger, quotes
 from payres.core.payments.incoming import open_receiver
 from payres.core.protocol.errors import (
     DomainError,
+    NotFound,
     SignInFailed,
     TooManyRequests,
     Unavailable,
@@ -125,18 +129,29 @@ async def answer_first(visit: OwnerVisit, form: Form) -> Response | None:
     """The answer to a form that changes the wallet looked at, and to one of a page that showed another wallet, as in a
     second tab; None to all others. Raises NotFound for a wallet of somebody else."""
     if form.get("choice") == "switch":
-        wanted, session = form.get("wallet", ""), hash_secret(visit.session)
-
-        def unit(work: Work) -> None:
-            change_session(work, OF_OWNERS, session, wallet_address_id=own_wallet(work, visit, wanted).id)
-
-        await visit.write(unit)
+        await visit.write(partial(look_at, visit=visit, path=form.get("wallet", "")))
         return redirect(here(visit.request))
     if form["csrf"] == visit.csrf:
         return None
     named = await visit.read(lambda work: own_wallet(work, visit, form["csrf"].partition(".")[2]))
     note_error(visit.request, WrongState("The form is of another wallet than the one that is shown"))
     return visit.show("other_wallet.html", WrongState.status, other=named)
+
+
+def look_at(work: Work, visit: OwnerVisit, path: str) -> WalletRecord:
+    """Looks at the owner's wallet of this path from now on. Raises NotFound."""
+    found = own_wallet(work, visit, path)
+    change_session(work, OF_OWNERS, hash_secret(visit.session), wallet_address_id=found.id)
+    return found
+
+
+async def show_typed(visit: OwnerVisit, form: Form, show: Act) -> Response:
+    """Shows what was typed before a sign-in, in the wallet that was looked at then; nothing of it in one of others."""
+    try:
+        own = await visit.write(partial(look_at, visit=visit, path=form.get("csrf", "").partition(".")[2]))
+    except NotFound:
+        return redirect(here(visit.request))
+    return await show(replace(visit, wallet=own, looked_at=own), form)
 
 
 def own_wallet(work: Work, visit: OwnerVisit, path: str) -> WalletRecord:

@@ -240,14 +240,21 @@ async def show(visit: OwnerVisit) -> Response:
 
 async def ask(visit: OwnerVisit, form: Form) -> Response:
     """Asks for the price of the form."""
-    visit = await _paying(visit, form)
-    wish = Wish(
+    return await _ask_price(await _paying(visit, form), _typed(form))
+
+
+async def show_typed(visit: OwnerVisit, form: Form) -> Response:
+    """The form as it was filled in."""
+    return await _show_form(await _paying(visit, form), _typed(form))
+
+
+def _typed(form: Form) -> Wish:
+    return Wish(
         to=form.get("to", ""),
         amount=form.get("amount", ""),
         fixed="receive" if form.get("fixed") == "receive" else "send",
         note=" ".join(form.get("note", "").split()),
     )
-    return await _ask_price(visit, wish)
 
 
 async def show_price(visit: OwnerVisit) -> Response:

@@ -14,7 +14,7 @@ from payres.accounts.places import answer_place
 from payres.accounts.store.joins import open_joins
 from payres.accounts.store.owners import OF_OWNERS
 from payres.accounts.store.second_factors import removal_due_at
-from payres.accounts.visits import TAKES_AWAY, Place, Unasked, choose_zone
+from payres.accounts.visits import TAKES_AWAY, Act, Place, Unasked, choose_zone
 from payres.core.http import wallet_addresses
 from payres.core.http.context import context_of
 from payres.core.http.responses import asks_for
@@ -104,6 +104,10 @@ async def show_home(visit: OwnerVisit) -> Response:
     return await visit.show_found("home.html", unit, HOME)
 
 
+def _again(**shows: Act) -> Mapping[str, Act]:
+    return {choice: partial(own_wallets.show_typed, show=show) for choice, show in shows.items()}
+
+
 # Pages of signed-in owners. Paths with variables come after literal paths that they would match.
 PLACES: Final[Mapping[str, Place]] = {
     "/account": Place(show_home),
@@ -121,21 +125,28 @@ PLACES: Final[Mapping[str, Place]] = {
             "test": Unasked(notice_pages.send_test, "it goes to an address that was confirmed"),
             "forget": notice_pages.forget,
         },
+        again=_again(ask=notice_pages.show),
     ),
     "/account/request": Place(
-        money_requests.show, {"make": Unasked(money_requests.make, "others pay, if they want to")}
+        money_requests.show,
+        {"make": Unasked(money_requests.make, "others pay, if they want to")},
+        again=_again(make=money_requests.show_form),
     ),
     "/account/request/{id}": Place(
         money_requests.show_one, {"cancel": Unasked(money_requests.cancel, "then nobody can pay it")}
     ),
-    "/account/send": Place(sending.show, {"price": Unasked(sending.ask, A_PRICE)}),
+    "/account/send": Place(
+        sending.show, {"price": Unasked(sending.ask, A_PRICE)}, again=_again(price=sending.show_typed)
+    ),
     "/account/send/{quote}": Place(
         sending.show_price, {"send": sending.confirm, "again": Unasked(sending.ask_again, A_PRICE)}
     ),
     "/account/payments/{payment}": Place(payments.show),
     "/account/orders": Place(standing_order_pages.show),
     "/account/orders/new": Place(
-        standing_order_pages.show_form, {"look": Unasked(standing_order_pages.look_over, A_PRICE)}
+        standing_order_pages.show_form,
+        {"look": Unasked(standing_order_pages.look_over, A_PRICE)},
+        again=_again(look=standing_order_pages.show_typed),
     ),
     "/account/orders/new/{quote}": Place(standing_order_pages.show_draft, {"set-up": standing_order_pages.set_up}),
     "/account/orders/{order}": Place(
@@ -149,7 +160,7 @@ PLACES: Final[Mapping[str, Place]] = {
     "/settings/developer-keys": Place(
         key_pages.show, {"add": key_pages.add, "revoke": Unasked(key_pages.revoke, TAKES_AWAY)}
     ),
-    "/settings/webhooks": Place(webhooks.show, {"add": webhooks.add}),
+    "/settings/webhooks": Place(webhooks.show, {"add": webhooks.add}, again=_again(add=webhooks.show)),
     "/settings/webhooks/{id}": Place(
         webhooks.show_one,
         {
@@ -175,10 +186,13 @@ PLACES: Final[Mapping[str, Place]] = {
     "/settings/receive": Place(
         settings.show_receiving,
         {"rename": Unasked(settings.rename, "a name gives nobody money or access, and a mail tells of it")},
+        again=_again(rename=settings.show_receiving),
     ),
     **FACTOR_PAGES.places(),
     **PasskeyPages(FACTOR_PAGES).places(),
-    "/account/security/limit": Place(settings.show_limit, {"set": settings.set_limit}),
+    "/account/security/limit": Place(
+        settings.show_limit, {"set": settings.set_limit}, again=_again(set=settings.show_limit)
+    ),
 }
 
 

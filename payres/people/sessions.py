@@ -38,7 +38,7 @@ from payres.core.protocol.errors import (
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
-from payres.html.forms import typed_url
+from payres.html.forms import Form, typed_url
 from payres.html.html import PAGE_METHODS, SHARED, language_of, render
 from payres.html.language import Language, marked
 from payres.html.sentences import problem_of
@@ -216,13 +216,14 @@ class OwnerSignIn(SignIn[OwnerVisit]):
                 await visit.write(renew)
         return visit
 
-    def show_sign_in(self, request: Request, error: DomainError | None, name: str | None) -> Response:
+    def show_sign_in(self, request: Request, error: DomainError | None, form: Form) -> Response:
+        name = form.get(self.field)
         field = "password" if isinstance(error, SignInFailed) and name is not None else ""
         problems = {field: problem_of(language_of(request), error)} if error else {}
         given = request.query_params.get("wallet", "") if name is None else name
         values = {"problems": problems, "given": given}
         status = error.status if error else 401
-        return render_sign_in(request, "account/sign_in.html", values, status, steps=alone())
+        return render_sign_in(request, "account/sign_in.html", values, status, steps=alone(), form=form)
 
     async def follow_link(self, request: Request) -> Response:
         try:

@@ -220,11 +220,19 @@ async def show_form(
     )
 
 
+async def show_typed(visit: OwnerVisit, form: Form) -> Response:
+    """The form as it was filled in."""
+    return await show_form(visit, _typed(form))
+
+
+def _typed(form: Form) -> rules.OrderWish:
+    fields = {one: " ".join(form.get(one, "").split()) for one in rules.OrderWish.__struct_fields__}
+    return msgspec.convert(fields | {"fixed": "receive" if fields["fixed"] == "receive" else "send"}, rules.OrderWish)
+
+
 async def look_over(visit: OwnerVisit, form: Form) -> Response:
     """Asks for the price of one payment, and leads to the page where the order is looked over."""
-    fields = {one: " ".join(form.get(one, "").split()) for one in rules.OrderWish.__struct_fields__}
-    plan = msgspec.convert(fields | {"fixed": "receive" if fields["fixed"] == "receive" else "send"}, rules.OrderWish)
-    payer, payee = visit.wallet, None
+    plan, payer, payee = _typed(form), visit.wallet, None
     windows, problems = _windows_of(visit.language, plan)
     problems |= missing_input(visit, plan)
     if problems or windows is None:

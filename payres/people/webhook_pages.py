@@ -29,7 +29,7 @@ DONE: Final = {
 }
 
 
-async def show(visit: OwnerVisit, problem: str = "", url: str = "", status: int = 200) -> Response:
+async def show(visit: OwnerVisit, form: Mapping[str, str] = {}, problem: str = "", status: int = 200) -> Response:
     """GET /settings/webhooks."""
     found = await visit.read(lambda work: webhooks_of(work, visit.wallet.id))
     return visit.show(
@@ -38,7 +38,7 @@ async def show(visit: OwnerVisit, problem: str = "", url: str = "", status: int 
         done=visit.done(DONE),
         webhooks=found,
         problem=problem,
-        given=url,
+        given=form.get("url", ""),
         most=MAX_WEBHOOKS_OF_WALLET,
     )
 
@@ -49,10 +49,10 @@ async def add(visit: OwnerVisit, form: Form) -> Response:
     try:
         added = await visit.write(lambda work: add_of_wallet(work, visit.wallet, url))
     except InvalidRequest:
-        return await show(visit, visit.language.say(NOT_PUBLIC), url, InvalidRequest.status)
+        return await show(visit, form, visit.language.say(NOT_PUBLIC), InvalidRequest.status)
     except WrongState:
         problem = visit.language.say(TOO_MANY, most=MAX_WEBHOOKS_OF_WALLET)
-        return await show(visit, problem, url, WrongState.status)
+        return await show(visit, form, problem, WrongState.status)
     return await show_one(visit, added)
 
 

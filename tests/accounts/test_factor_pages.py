@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
+from html import escape, unescape
 from urllib.parse import urlsplit
 
 import httpx2
@@ -15,7 +17,7 @@ from payres.accounts.owners import store_password
 from payres.accounts.passwords import hash_password
 from payres.accounts.second_factors import verify
 from payres.accounts.second_step import Refused
-from payres.accounts.sessions import csrf_token
+from payres.accounts.sessions import close_session, csrf_token
 from payres.accounts.store.owners import OF_OWNERS
 from payres.core.protocol.clock import DAY, SECOND
 from payres.core.protocol.errors import WrongState
@@ -23,13 +25,13 @@ from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.operator.owners import WALLET_OWNER
 from payres.operator.pages.serving import admin_pages
-from payres.operator.wallets import keep_wallet_factors, make_password_link, remove_wallet_factors
+from payres.operator.wallets import create_wallet, keep_wallet_factors, make_password_link, remove_wallet_factors
 from payres.people.serving import PLACES
 from tests.helpers import sign_in_token
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
 from tests.people.browser import PASSWORD, OwnersBrowser, signed_in, signed_out
-from tests.people.test_sessions import sign_in
+from tests.people.test_sessions import last_entry, sign_in
 
 CODES = "/account/security/codes"
 RECOVERY = "/account/security/recovery-codes"
@@ -53,7 +55,8 @@ class App:
 
 
 def hidden(page: httpx2.Response) -> dict[str, str]:
-    return dict(re.findall(r'<input type="hidden" name="([\w.]+)" value="([^"]*)">', page.text))
+    found = re.findall(r'<input type="hidden" name="([\w.]+)" value="([^"]*)">', page.text)
+    return {name: unescape(value) for name, value in found}
 
 
 def turn_on(owner: OwnersBrowser) -> tuple[App, list[str]]:
@@ -325,3 +328,68 @@ def test_last_sign_ins_are_kept_with_what_they_were_made(payres: Instance) -> No
         found = payres.read(ways)
         ended_well = ["password and code", "password", "recovery code", *["password"] * 17]
         assert found == ["wrong password", "wrong code", *ended_well]
+
+
+ORDER = {"to": "bob", "amount": "7.13", "fixed": "receive", "every": "P1W", "first": "2031-05-06", "until": "times"}
+TYPED = [
+    ("/account/send", "price", {"to": "bob", "amount": "7.13", "fixed": "receive", "note": "<b> & ü"}),
+    ("/account/orders/new", "look", {**ORDER, "times": "7", "note": "Rent"}),
+    ("/account/request", "make", {"amount": "7.13", "note": "Lunch", "days": "30"}),
+    ("/settings/receive", "rename", {"name": "Another name"}),
+    ("/settings/webhooks", "add", {"url": "https://hooks.example/me"}),
+    ("/account/security/limit", "set", {"limit": "7.13"}),
+]
+
+
+def sign_in_there(answer: httpx2.Response, http: httpx2.Client, **fields: str) -> httpx2.Response:
+    """Sends the form of a sign-in page, with all that this carries along."""
+    return http.post(answer.request.url, data=hidden(answer) | {"choice": "sign-in"} | fields)
+
+
+def sign_out(payres: Instance, owner: OwnersBrowser) -> None:
+    payres.write(partial(close_session, kind=OF_OWNERS, session=owner.http.cookies["payres_session"]))
+
+
+@pytest.mark.parametrize(("path", "choice", "typed"), TYPED)
+def test_what_was_typed_waits_for_the_sign_in_and_is_seen_before_it_is_done(
+    payres: Instance, path: str, choice: str, typed: dict[str, str]
+) -> None:
+    with signed_in(payres, f"typed-{choice}") as owner:
+        fields = hidden(owner.http.get(path)) | typed | {"choice": choice}
+        sign_out(payres, owner)
+        before = payres.read(last_entry)
+        asked = owner.http.post(path, data=fields)
+        assert "You are signed out by now, so nothing was done." in words_of(asked)
+        assert "What you typed is kept." in words_of(asked)
+        wrong = sign_in_there(asked, owner.http, wallet=owner.path, password="wrong")
+        again = sign_in_there(wrong, owner.http, wallet=owner.path, password=PASSWORD)
+        assert again.status_code == 200
+        for text in typed.values():
+            assert f'value="{escape(text)}"' in again.text
+        for name in ("fixed", "until"):
+            assert name not in typed or f'name="{name}" value="{typed[name]}" checked' in again.text
+        assert payres.read(last_entry) == before
+        sent = owner.http.post(path, data=hidden(again) | typed | {"choice": choice})
+        assert sent.status_code != 401, "the form is of the new session"
+
+
+def test_what_was_typed_is_shown_to_nobody_else_and_waits_for_a_second_step_too(payres: Instance) -> None:
+    path, typed = "/account/send", {"to": "bob", "amount": "7.13", "choice": "price"}
+    with signed_in(payres, "typed-mine") as owner, signed_in(payres, "typed-theirs"):
+        payres.write(lambda work: create_wallet(work, "typed-second", "USD", 2, None, None, "typed-mine"))
+        app, _ = turn_on(owner)
+        owner.send(path, "switch", {"wallet": "typed-second"})
+        fields = hidden(owner.http.get(path)) | typed
+        sign_out(payres, owner)
+        asked = owner.http.post(path, data=fields)
+        assert "password" not in str(hidden(asked))
+        with signed_out(payres) as http:
+            http.cookies.set("payres_form", owner.http.cookies["payres_form"], "127.0.0.1")
+            half = sign_in_there(asked, http, wallet="typed-mine", password=PASSWORD)
+            assert "7.13" in half.text
+            wrong = sign_in_there(half, http, choice="code", code="000000")
+            again = sign_in_there(wrong, http, choice="code", code=app.next_code())
+            assert (again.status_code, 'value="7.13"' in again.text) == (200, True)
+            assert hidden(again)["csrf"].endswith(".typed-second"), "in the wallet that it was typed for"
+        theirs = sign_in_there(asked, owner.http, wallet="typed-theirs", password=PASSWORD)
+        assert (theirs.status_code, theirs.headers["location"]) == (303, path)

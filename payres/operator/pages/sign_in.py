@@ -23,6 +23,7 @@ from payres.core.http.error_answers import note_error
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.store.work import Work
+from payres.html.forms import Form
 from payres.html.html import SHARED, render
 from payres.operator import operators
 from payres.operator.declared.declarations import Operation, OperationForm, declared, operation_of
@@ -132,15 +133,16 @@ class OperatorSignIn(SignIn[OperatorVisit]):
 
         return OperatorVisit(request, authentic, session, operator) if operator else None
 
-    def show_sign_in(self, request: Request, error: DomainError | None, name: str | None) -> Response:
-        is_wrong = error is not None and error.details.get("reason") == "wrong_password"
+    def show_sign_in(self, request: Request, error: DomainError | None, form: Form) -> Response:
+        name, is_wrong = form.get(self.field), error is not None and error.details.get("reason") == "wrong_password"
         values = {
             "problem": WRONG if is_wrong else error and str(error),
             "name": name or "",
             "is_password": name is not None,
         }
         status = error.status if error else 401
-        return render_sign_in(request, "admin/sign_in.html", values, status, kind=OF_OPERATORS, steps=alone())
+        steps, kind = alone(), OF_OPERATORS
+        return render_sign_in(request, "admin/sign_in.html", values, status, kind=kind, steps=steps, form=form)
 
     def show_link(
         self, request: Request, account: Account, passkeys: Sequence[PasskeyRecord], error: DomainError | None = None
