@@ -9,6 +9,7 @@ from payres.core.protocol.errors import WrongState, require
 from payres.core.protocol.visible import visible_url
 from payres.core.protocol.wire import Resource
 from payres.core.store.work import Work
+from payres.interledger.remote_payments import LONGEST
 from payres.interledger.remote_resources import END_FOR
 from payres.interledger.store import remote_resources
 from payres.operator.declared.declarations import CommandLine, Listing, OperationForm, operation
@@ -55,7 +56,7 @@ CALLED: Final[Mapping[str, tuple[str, str, str]]] = {
 }
 # The pauses between all tries, or how long what waits is tried.
 PAUSES: Final = {"mail": MAIL_PAUSES, "webhook": RETRY_PAUSES}
-TRIED_FOR: Final = {"order-payment": standing_orders.LATE, "elsewhere": END_FOR}
+TRIED_FOR: Final = {"order-payment": standing_orders.LATE, "elsewhere": END_FOR, "sending": LONGEST}
 CAUSE: Final = "*"  # begins the label of what stands for all of a cause
 
 
@@ -108,13 +109,14 @@ def _merged(rows: Sequence[WaitingRow]) -> WaitingRow:
     """What stands for rows of one cause."""
     if len(rows) == 1:
         return rows[0]
-    [wallet, *others], tries = {one.wallet for one in rows}, [one.next_try for one in rows if one.next_try is not None]
+    wallet, *others = {one.wallet for one in rows}
     return rows[0]._replace(
         label=_cause(rows[0]),
         wallet=None if others else wallet,
         since=min(one.since for one in rows),
         attempts=max(one.attempts for one in rows),
-        next_try=min(tries, default=None),
+        next_try=min((one.next_try for one in rows if one.next_try is not None), default=None),
+        ends_at=min((one.ends_at for one in rows if one.ends_at is not None), default=None),
         number=len(rows),
     )
 
@@ -131,7 +133,7 @@ def given_up_at(row: WaitingRow) -> int | None:
     """About when the server gives it up if it never succeeds, in microseconds UTC; None if nobody knows."""
     if row.next_try is not None and row.kind in PAUSES:
         return row.next_try + sum(PAUSES[row.kind][row.attempts :])
-    return row.since + TRIED_FOR[row.kind] if row.kind in TRIED_FOR else None
+    return row.since + TRIED_FOR[row.kind] if row.kind in TRIED_FOR else row.ends_at
 
 
 def _host(about: str) -> str:

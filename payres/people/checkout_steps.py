@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from payres.client import errors
 from payres.core.http.context import Context
-from payres.core.protocol.clock import HOUR, MINUTE, SECOND
+from payres.core.protocol.clock import MINUTE, SECOND
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.visible import visible_url
 from payres.core.protocol.wire import OutgoingPayment
@@ -27,7 +27,6 @@ from payres.people.store import checkouts
 
 ATTEMPT_SECONDS: Final = 7.0
 LOOK_SECONDS: Final = 3.0
-TRY_FOR: Final = HOUR  # from the beginning; afterwards nothing is created any more
 FIRST_PAUSE: Final = 5 * SECOND  # after an attempt without an answer; it doubles with each
 FIRST_LOOK: Final = 2 * SECOND
 SETTLES: Final = MINUTE  # after a creation was sent, its server may still be at it
@@ -90,7 +89,7 @@ class _Attempt:
             await self._postpone(FIRST_LOOK, record.payment or "", await self.look())
         elif not self._found.is_payable(self._context.clock.now()):
             await self._move("failed", failure="closed")
-        elif record.attempts and self._context.clock.now() >= record.begun_at + TRY_FOR:
+        elif record.attempts and self._context.clock.now() >= record.begun_at + checkouts.TRY_FOR:
             await self._move("failed", failure="silent")
         elif asked.token or await self._continue(asked):
             await self._create()
@@ -178,7 +177,7 @@ class _Attempt:
         """Finds out what became of a creation without an answer, and creates the payment if there is none."""
         now = self._context.clock.now()
         failure: Failure = "silent" if self._found.is_payable(now) else "closed"
-        may_create = failure == "silent" and now < self._found.record.begun_at + TRY_FOR
+        may_create = failure == "silent" and now < self._found.record.begun_at + checkouts.TRY_FOR
         made = None
         try:
             if not may_create or not self._asked.keeps_keys:

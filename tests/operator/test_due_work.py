@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from payres.accounts.mail import PAUSES as MAIL_PAUSES
 from payres.accounts.store import mail
 from payres.accounts.store.mail import MAILS, AddressRecord
 from payres.agenda.store.agenda import FAULTS, FaultRecord
@@ -19,6 +20,7 @@ from payres.operator.store.due_work import count_due
 from payres.people.store.checkouts import CHECKOUTS, CheckoutRecord, change_checkout, insert_checkout
 from payres.people.store.standing_orders import GIVEN_UP, ORDERS, RUNS, RunRecord
 from payres.webhooks import rules
+from payres.webhooks.rounds import RETRY_PAUSES
 from payres.webhooks.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord, note_due
 from tests.people.test_activity_rules import send_away
 from tests.works import NOW, standing_order, work_at
@@ -80,19 +82,22 @@ def is_mail_over(work: Work) -> bool:
     return MAILS.list(work, "")[0].send_at is None
 
 
-CASES: dict[Callable[[Work], str], tuple[str, str | None, Callable[[Work], object]]] = {
-    failing_mail: ("tried again", "451 come again", is_mail_over),
-    mail_set_aside: ("set aside", "KeyError: 'x'", is_mail_over),
-    failing_payment: ("tried again", "unreachable", lambda tx: RUNS.list(tx, "")[0].problem == GIVEN_UP),
-    failing_checkout: ("tried again", None, lambda tx: CHECKOUTS.list(tx, "")[0].state == "failed"),
+# What is said of each: the state, why, and how long it is tried; and whether it is given up.
+CASES: dict[Callable[[Work], str], tuple[str, str | None, int | None, Callable[[Work], object]]] = {
+    failing_mail: ("tried again", "451 come again", HOUR + sum(MAIL_PAUSES[1:]), is_mail_over),
+    mail_set_aside: ("set aside", "KeyError: 'x'", None, is_mail_over),
+    failing_payment: ("tried again", "unreachable", 3 * DAY, lambda tx: RUNS.list(tx, "")[0].problem == GIVEN_UP),
+    failing_checkout: ("tried again", None, HOUR, lambda tx: CHECKOUTS.list(tx, "")[0].state == "failed"),
     bill_elsewhere: (
         "tried again",
         "tide.example did not answer",
+        30 * DAY,
         lambda tx: not remote_resources.REMOTE_RESOURCES.list(tx, ""),
     ),
     failing_webhook: (
         "tried again",
         "It was answered with 500",
+        HOUR + sum(RETRY_PAUSES[1:]),
         lambda tx: DELIVERIES.list(tx, "")[0].state == "failed",
     ),
 }
@@ -108,11 +113,12 @@ def work(tx: Work) -> Work:
 
 @pytest.mark.parametrize("make", CASES)
 def test_what_waits_is_listed_tried_and_given_up(work: Work, make: Callable[[Work], str]) -> None:
-    state, error, is_over = CASES[make]
+    state, error, tried_for, is_over = CASES[make]
     made = make(work)
     [row] = due_work.list_due(work)
     shown = due_work.due(work, row)
     assert (shown.id, shown.wallet, shown.state, shown.last_error) == (made, "alice", state, error)
+    assert due_work.given_up_at(row) == (tried_for and NOW + tried_for)
     kind = made.partition(":")[0]
     assert count_due(work, kind, work.now) == (0, None, state == "set aside")
     [row] = [due_work.retry(work, made) for _ in range(2)][1:]
@@ -132,6 +138,7 @@ def test_what_the_node_does_is_listed_alone(work: Work) -> None:
     later = work_at(work, NOW + 2 * MINUTE)
     [row] = due_work.list_due(later)
     assert due_work.due(later, row).id == f"sending:{payment}"
+    assert due_work.given_up_at(row) == NOW + 7 * DAY
     for rule in (due_work.retry, due_work.give_up):
         with pytest.raises(WrongState):
             rule(later, f"sending:{payment}")
@@ -143,5 +150,7 @@ def test_payment_that_may_have_been_created_is_not_given_up(work: Work) -> None:
     made = failing_checkout(work)
     [record] = CHECKOUTS.list(work, "")
     change_checkout(work, record, "made", work.now, due_at=work.now + DAY, attempts=1)
+    [row] = due_work.list_due(work)
+    assert due_work.given_up_at(row) == NOW + DAY, "it is asked about until its page ends"
     with pytest.raises(WrongState):
         due_work.give_up(work, made)

@@ -41,7 +41,7 @@ _REMOVALS: Final = (
 
 class Told(NamedTuple):
     """What the rows of a kind say of themselves, in SQL: the wallet, what it is about, since when they wait, how often
-    they were tried, and why they have to wait; and whether one that is due later was tried before."""
+    they were tried, and why they have to wait; whether one that is due later was tried before, and when it ends."""
 
     kind: DueKind
     wallet: str
@@ -50,11 +50,12 @@ class Told(NamedTuple):
     attempts: str = "0"
     why: str = "NULL"
     tried: str = "0"
+    ends: str = "NULL"
 
 
 class WaitingRow(NamedTuple):
     """What waits: since when, how often it was tried, and why that did not succeed; and when it is tried next, None if
-    it is set aside. One can stand for several, which are its `number`."""
+    it is set aside; and when it ends, if the row says so. One can stand for several, which are its `number`."""
 
     kind: str
     label: str
@@ -64,6 +65,7 @@ class WaitingRow(NamedTuple):
     attempts: int
     why: str | None
     next_try: int | None
+    ends_at: int | None = None
     number: int = 1
 
 
@@ -86,6 +88,7 @@ DUE_KINDS: Final[Mapping[str, Told]] = {
         Told(
             *(checkouts.STEPS, _OF_WALLET.format(_BILL), "checkout.payer", "checkout.changed_at", "checkout.attempts"),
             *("checkout.silent || ' does not answer'", "checkout.attempts > 0"),
+            f"checkout.purge_at - iif(checkout.state = 'returned', {checkouts.UNPAID - checkouts.TRY_FOR}, 0)",
         ),
         Told(
             *(remote_resources.DUE, _OF_WALLET.format(_PAYER), "made_elsewhere.url", "made_elsewhere.noted_at"),
@@ -102,12 +105,12 @@ DUE_KINDS: Final[Mapping[str, Told]] = {
 
 def waiting(tx: Transaction, name: str, now: int) -> Sequence[WaitingRow]:
     """What waits of a kind, longest due first: what is due, was put off or set aside."""
-    kind, wallet, about, since, attempts, why, tried = DUE_KINDS[name]
+    kind, wallet, about, since, attempts, why, tried, ends = DUE_KINDS[name]
     due, label = f"{kind.table}.{kind.due}", _label(kind)
     next_try = f"iif(f.was_due_at IS {due}, iif(f.again_at IS NULL, NULL, max(f.again_at, {due})), {due})"
     rows = tx.execute(
         f"SELECT :kind, {label}, {wallet}, {about}, {since}, {attempts} + coalesce(f.faults, 0),"
-        f" coalesce(f.error, {why}), {next_try}"
+        f" coalesce(f.error, {why}), {next_try}, {ends}"
         f" FROM {kind.source or kind.table} LEFT JOIN fault f ON f.kind = :kind AND f.label = {label}"
         f" WHERE {due} <= iif({tried}, 1 << 62, :now) AND {kind.where} ORDER BY {due} LIMIT {MOST}",
         {"kind": kind.name, "now": now},

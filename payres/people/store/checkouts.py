@@ -7,7 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from payres.agenda.store.agenda import DueKind
-from payres.core.protocol.clock import DAY, LATEST, MINUTE, SECOND, is_due
+from payres.core.protocol.clock import DAY, HOUR, LATEST, MINUTE, SECOND, is_due
 from payres.core.store import server_secrets
 from payres.core.store.retention import Rule, purge
 from payres.core.store.rows import Table
@@ -17,6 +17,7 @@ from payres.people.limits import MAX_CHECKOUTS, MAX_CHECKOUTS_OF_SERVER
 
 SECRET = "checkouts"  # noqa: S105 - the name of the secret that encrypts `pending`
 UNPAID = DAY  # how long one is kept, after it was created
+TRY_FOR: Final = HOUR  # from the beginning; afterwards nothing is created any more
 LONGEST_PAUSE = 5 * MINUTE  # between attempts
 LEASE = 10 * SECOND  # longer than an attempt; then it is repeated, if what it came to could not be stored
 
