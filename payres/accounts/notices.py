@@ -77,10 +77,11 @@ def notify(
 
 
 def _by(work: Work, owner_id: int) -> dict[str, Any]:
-    """Whom a notice is for, with which password; and who does what it tells of: the session of a person in a browser,
-    or an operator."""
+    """Whom a notice is for, by which name and with which password; and who does what it tells of: the
+    session of a person in a browser, or an operator."""
     owner = OWNERS.get(work, owner_id)
     found = {"owner": owner_id, "password": mark_of(owner.password_hash if owner else None)}
+    found |= {"named": owner.name} if owner else {}
     seen = OPEN_SESSIONS.find(work, id_hash=work.in_session) if work.in_session else None
     if seen is not None:
         return found | {"session": seen.id_hash.hex(), "browser": seen.browser, "address": seen.address}

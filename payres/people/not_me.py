@@ -144,7 +144,7 @@ def _join(work: Work, one: About) -> Sequence[Do]:
 def _joined(work: Work, one: About) -> Sequence[Do]:
     """Takes the wallet out again, and ends what was set up in it since, also if it was joined to another one after."""
     wallet = one.wallet(work)
-    if wallet is None or kept_join(work, wallet.id, work.now) is None or len(wallets_of(work, one.owner.id)) == 1:
+    if wallet is None or kept_join(work, wallet.id, work.now) is None:
         return []
     made = set_up_since(work, wallet, one.data.get("at", one.mail.created_at))
     return [partial(take_out, work, wallet, [*made.values()], how="mail")]
@@ -185,9 +185,11 @@ REMEDIES: Final[Mapping[str, tuple[str, Callable[[Work, About], Sequence[Do]]]]]
 
 
 class OpenLink(NamedTuple):
-    """A link that is good: the owner, what its mail tells of, what the page says, and what there is still to do."""
+    """A link that is good: the owner, and the name of the one that its mail was written to; what that tells of, what
+    the page says, and what there is still to do."""
 
     owner: OwnerRecord
+    name: str
     told: Sequence[Occurrence]
     says: Sequence[str]
     do: Sequence[Do]
@@ -199,7 +201,7 @@ def find(work: Work, token: str, language: Language) -> OpenLink | None:
     owner = OWNERS.get(work, record.owner_id) if record else None
     if record is None or owner is None or record.kind not in REMEDIES:
         return None
-    name, remedy = REMEDIES[record.kind]
+    page, remedy = REMEDIES[record.kind]
     items = record.data.get("items") or [record.data]
     # The mails of an owner whose wallets were joined to others go with these, and are good no more, but those of that.
     both = record.kind == "wallet_connected"
@@ -208,8 +210,8 @@ def find(work: Work, token: str, language: Language) -> OpenLink | None:
     if not do:
         return None
     there = _with_times_of(work, owner.id, language)
-    told = told_of(work, record, there)
-    return OpenLink(owner, told, [there.say(one, **told[-1].values) for one in table(f"not_me_{name}")], do)
+    told, name_then = told_of(work, record, there), own[-1].data.get("named") or owner.name
+    return OpenLink(owner, name_then, told, [there.say(one, **told[-1].values) for one in table(f"not_me_{page}")], do)
 
 
 def _with_times_of(work: Work, owner_id: int, language: Language) -> Language:
@@ -226,15 +228,16 @@ async def answer(request: Request) -> Response:
         if found is None:
             return None, {}
         owner, values = found.owner, found.told[-1].values
-        work.actor = owner.actor
+        work.actor = f"owner:{found.name}"
         for each in found.do:
             each()
-        audit.record(work, "wallet.not_me", owner.name)
+        audit.record(work, "wallet.not_me", found.name)
         since = values["at"] if values.get("way") else None
         accounts = [ACCOUNTS.by_id(work, one.account_id) for one in wallets_of(work, owner.id)]
         spent = since is not None and any(statement(work, one, since, work.now + 1).debits for one in accounts)
         until, there = closed_until(work, owner.id, work.now), _with_times_of(work, owner.id, language)
-        now = {"is_shut": OWNERS.by_id(work, owner.id).password_hash is None, "until": until and there.moment(until)}
+        left = OWNERS.get(work, owner.id)
+        now = {"is_shut": not (left and left.password_hash), "until": until and there.moment(until)}
         return found, now | {"since": since, "has_spent": spent}
 
     more: Mapping[str, Any] = {}

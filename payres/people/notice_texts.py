@@ -187,7 +187,8 @@ def _values(work: Work, language: Language, record: MailRecord, data: Data) -> d
     """What stands in the braces of a text."""
     beside = BESIDE.get(record.kind, "")
     say, operator, owned = language.say, _operator(work), [one.path for one in wallets_of(work, record.owner_id)]
-    found: dict[str, Any] = {"operator": operator, "wallet": owned[0] if owned else "", **data}
+    found: dict[str, Any] = {"operator": operator, "wallet": owned[0] if owned else ""}
+    found |= {"other": say("The other sign-in"), **data}
     found |= {name: _moment(language, value) for name, value in data.items() if name.endswith("_at")}
     found |= {name: language.date(data[name]) for name in ("day", "until", "next", "first") if data.get(name)}
     found |= {one: _claimed(data[one], data["host"]) for one in ("app", "payee") if one in data}

@@ -7,10 +7,11 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from payres.accounts.notices import GATHERED, notify
+from payres.accounts.second_factors import delete_factors
 from payres.accounts.store import mail
 from payres.accounts.store.joins import kept_join
 from payres.accounts.store.mail import ADDRESSES, AddressRecord
-from payres.accounts.store.owners import OF_OWNERS, OWNERS, owner_of, wallets_of
+from payres.accounts.store.owners import OF_OWNERS, OWNERS, take_over, wallets_of
 from payres.accounts.store.sessions import end_access
 from payres.core.grants import tokens
 from payres.core.grants.spending_limits import spending_of
@@ -39,11 +40,11 @@ class SetUp(NamedTuple):
 
 
 def take_out(work: Work, wallet: WalletRecord, ended: Sequence[SetUp], **said: Any) -> None:
-    """Gives one of several wallets an owner of its own, whom nobody signs in as before an operator makes a link. The
-    owner of the others is signed out. `said` is why, or how, in the mails to both."""
+    """Gives a wallet an owner of its own, whom nobody signs in as before an operator makes a link. The owner of the
+    others is signed out, and ends if there are none. `said` is why, or how, in the mails to both."""
     own = OWNERS.create(work, password_hash=None, created_at=work.now, closed_until=work.now)
-    WALLETS.update(work, wallet.id, owner_id=own)
-    end_access(work, OF_OWNERS, wallet.owner_id, forget_browsers=False)
+    others = [one.path for one in wallets_of(work, wallet.owner_id) if one.id != wallet.id]
+    end_access(work, OF_OWNERS, wallet.owner_id, forget_browsers=not others)
     for kind in GATHERED:  # they would tell the owner of the others about its money
         mail.withdraw(work, f"{kind}:{wallet.id}")
     joined = kept_join(work, wallet.id, work.now)
@@ -54,10 +55,14 @@ def take_out(work: Work, wallet: WalletRecord, ended: Sequence[SetUp], **said: A
         delete_rows(work, "wallet_join", wallet_address_id=wallet.id)
     for one in ended:
         one.end()
-    others = owner_of(work, wallets_of(work, wallet.owner_id)[0].id)
-    audit.record(work, "wallet.separate", wallet.path, ownerOf=others.name, **said)
-    for told in (own, others.id):
-        notify(work, told, "wallet_separated", wallet=wallet.path, other=others.name, **said)
+    audit.record(work, "wallet.separate", wallet.path, ownerOf=others[0] if others else None, **said)
+    told = {"wallet": wallet.path, **said} | ({"other": others[0]} if others else {})
+    notify(work, wallet.owner_id, "wallet_separated", **told)
+    WALLETS.update(work, wallet.id, owner_id=own)
+    notify(work, own, "wallet_separated", **told)
+    if not others:
+        delete_factors(work, OF_OWNERS, wallet.owner_id)
+        take_over(work, own, wallet.owner_id)
 
 
 def set_up_since(work: Work, wallet: WalletRecord, joined_at: int | None = None) -> Mapping[str, SetUp]:

@@ -18,6 +18,8 @@ from payres.accounts.store.sessions import count_sessions
 from payres.core.store.wallets import list_keys, require_wallet
 from payres.core.store.work import Work
 from payres.operator import grants, keys
+from payres.operator.separations import separate
+from payres.operator.store.invariants import broken_invariant
 from payres.operator.wallets import make_password_link
 from payres.people.notice_texts import message_of
 from payres.people.store.standing_orders import ORDERS
@@ -25,7 +27,7 @@ from tests.accounts.test_factor_pages import hidden, turn_on
 from tests.helpers import new_jwk
 from tests.instance import Instance, run_instance
 from tests.operator.pages.browser import Browser, words_of
-from tests.people.browser import PASSWORD, signed_in, signed_out
+from tests.people.browser import PASSWORD, OwnersBrowser, signed_in, signed_out
 from tests.people.mail_server import SENDER, text_of, with_address
 from tests.people.test_own_wallets import join_in_time
 from tests.people.test_sessions import sign_in
@@ -191,6 +193,7 @@ class Stolen:
     """A wallet that a thief has joined to another sign-in, and to a further one after; a key came between."""
 
     path: str
+    first: str
     second: int
     theirs: str
     links: Sequence[str]
@@ -215,7 +218,7 @@ def steal(payres: Instance, name: str) -> Stolen:
     links = [link_of(payres, thief_id, "wallet_connected", n) for n in (-1, -2)]
     payres.write(lambda work: keys.add_key(work, path, new_jwk("since")))
     payres.clock.advance(86_401)
-    return Stolen(path, payres.write(partial(join_next, to=second, of=first)), second, links)
+    return Stolen(path, first, payres.write(partial(join_next, to=second, of=first)), second, links)
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -242,10 +245,35 @@ def test_joined_wallet_is_taken_out_for_30_days_by_the_link_of_either_mail(payre
     assert len(payres.read(lambda work: wallets_of(work, stolen.second))) == 2
     told = mail_text(payres, owner.id, "wallet_separated")
     assert "How: by the link in our mail\n" in told
+    assert last_actors(payres) == [f"owner:{[stolen.path, stolen.first][which]}"] * 2, "who the mail was written to"
     assert " wrote: " not in told
     with signed_out(payres) as http:
         assert sign_in(http, stolen.path).status_code == 401, "the link has given nobody anything"
         assert [http.get(one).status_code for one in stolen.links] == [404, 404]
+
+
+def last_actors(payres: Instance) -> list[str]:
+    """Who has separated a wallet last, and who has pressed a link last."""
+    rows = "SELECT actor FROM audit WHERE action IN ('wallet.separate', 'wallet.not_me') ORDER BY id DESC LIMIT 2"
+    return [actor for (actor,) in payres.read(lambda work: work.execute(rows).fetchall())]
+
+
+def test_last_wallet_of_a_sign_in_is_taken_out_and_the_sign_in_ends(payres: Instance) -> None:
+    stolen = steal(payres, "last")
+    for one in (stolen.first, stolen.theirs):
+        payres.write(partial(separate, wallet=one, why="its owner called"))
+    with OwnersBrowser(payres, stolen.path) as thief:
+        assert press(payres, stolen.links[0]).says.startswith("last-pottery is taken out")
+        assert thief.http.get("/account").status_code == 401
+    owner = payres.read(lambda work: owner_at(work, stolen.path))
+    assert owner is not None
+    assert (owner.password_hash, owner.id == stolen.second) == (None, False)
+    assert last_actors(payres) == ["owner:last-pottery"] * 2
+    told = "SELECT address FROM mail WHERE kind = 'wallet_separated' AND data ->> 'wallet' = 'last-pottery' ORDER BY id"
+    addresses = [f"{one}@mail.example" for one in (stolen.theirs, stolen.path)]
+    assert payres.read(lambda work: work.execute(told).fetchall()) == [(one,) for one in addresses]
+    assert mail_text(payres, owner.id, "wallet_separated").startswith("The other sign-in opens last-pottery no more.")
+    assert payres.read(broken_invariant) is None
 
 
 def test_wallet_that_was_joined_long_ago_stays(payres: Instance) -> None:
