@@ -1326,16 +1326,28 @@ create table operator (
   check ((refund_limit is null) = (refund_asset_id is null))
 ) strict;
 
--- Pairs of currencies without a valid rate that somebody wanted to pay between, and when last.
+-- What was wrong when others were asked, such as the servers of peers, and since when.
+-- rows: the server, one for each peer and each other that it asks
+-- kept: until it is in order, by note_wrong
+-- times: began_at shown
+-- restore: nothing, because others are asked again
+create table finding (
+  subject text primary key,
+  began_at integer not null
+) strict, without rowid;
+
+-- Pairs of currencies without a valid rate that somebody wanted to pay between: when last, how often, and from when on.
 -- rows: clients, at most 32 (MAX_MISSING_RATES)
 -- kept: currencies that somebody wanted to exchange without a rate: 7 days (MISSING_RATES_KEPT) after the last time, by
 --   note_missing_rates
--- times: asked_at lasts 7 days (MISSING_RATES_KEPT)
+-- times: asked_at lasts 7 days (MISSING_RATES_KEPT); began_at shown
 -- restore: nothing, because it says what was asked for
 create table missing_rate (
   base_code text not null,
   counter_code text not null,
   asked_at integer not null,
+  began_at integer not null default 0,
+  times integer not null default 1,
   primary key (base_code, counter_code)
 ) strict, without rowid;
 

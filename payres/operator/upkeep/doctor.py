@@ -106,10 +106,10 @@ class OtherFindings:
         self.found: Sequence[Diagnosis] = ()
         self.looked_at: int | None = None
 
-    def note(self, found: Sequence[Diagnosis], now: int) -> None:
-        """Keeps what was found. What was wrong already is so since then."""
-        before = {one.subject: one.since for one in self.found}
-        times = [one.since or before.get(one.subject) or now if one.fix else None for one in found]
+    def note(self, found: Sequence[Diagnosis], now: int, stored: Mapping[str, int]) -> None:
+        """Keeps what was found. What was wrong already is so since then, or since a time that was `stored`."""
+        before = {**{one.subject: one.since for one in self.found}, **stored}
+        times = [one.since or min(before.get(one.subject) or now, now) if one.fix else None for one in found]
         self.found = [msgspec.structs.replace(one, since=since) for one, since in zip(found, times, strict=True)]
         self.looked_at = now
 
@@ -275,8 +275,10 @@ def _rates(work: Work) -> Iterator[Look]:
         yield "rates service", "no rate of rates_url is valid now", WARNS, fix
     fix = "Payments between them are refused. Set one (`payres rate set`), or a service with rates_url, unless nobody"
     for base, counter in lacking.here[:SHOWN_RATES]:
-        seen, page = f"no rate from {base} to {counter}: somebody wanted it, or it has expired", ("here", "rates")
-        yield f"rate {base}/{counter}", seen, WARNS, f"{fix} is to exchange them", (*page, base, counter)
+        since, times = lacking.wanted.get((base, counter), (None, 0))
+        why = f"wanted {'once' if times == 1 else f'{times} times'}" if times else "it has expired"
+        seen, page = f"no rate from {base} to {counter}: {why}", ("here", "rates", base, counter)
+        yield f"rate {base}/{counter}", seen, WARNS, f"{fix} is to exchange them", page, since
     if len(lacking.here) > SHOWN_RATES:
         seen = f"no valid rate for {some([*map('/'.join, lacking.here[SHOWN_RATES:])])}"
         yield "exchange rates", seen, WARNS, f"{fix} is to exchange them", ("the page of exchange rates", "rates")

@@ -6,12 +6,14 @@ every few minutes in the background, and when somebody presses a button.
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, Literal
 
 from payres.core.http.context import Context
 from payres.core.process.worker import Worker
 from payres.core.protocol.clock import format_time_if_any, times_in_words
+from payres.core.protocol.errors import Unavailable
 from payres.core.protocol.wire import Resource
 from payres.core.remote.ip_addresses import THREADS
 from payres.core.store.work import Work
@@ -19,6 +21,7 @@ from payres.operator.declared.declarations import CommandLine, ContextUnits, Ope
 from payres.operator.declared.shapes import Time, represent
 from payres.operator.services import operator_of
 from payres.operator.store import backups
+from payres.operator.store.findings import note_wrong
 from payres.operator.upkeep import doctor
 from payres.operator.upkeep.doctor import BACK_UP, Diagnosis, combined
 
@@ -120,7 +123,10 @@ async def ask_others(context: Context) -> float:
     """Asks others, and keeps what they say; returns the seconds until the next time."""
     looks = await context.database.read(doctor.others)
     found = await asyncio.get_running_loop().run_in_executor(THREADS, doctor.ask, looks)
-    operator_of(context).others.note(found, context.clock.now())
+    now, wrong, stored = context.clock.now(), [one.subject for one in found if one.fix], dict[str, int]()
+    with suppress(Unavailable):  # of a standby, or a server that stores nothing any more
+        stored |= await context.database.write(partial(note_wrong, subjects=wrong, now=now))
+    operator_of(context).others.note(found, now, stored)
     return LOOK_SECONDS
 
 

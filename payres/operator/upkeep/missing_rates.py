@@ -1,6 +1,6 @@
 """Missing rates: pairs of currencies without a valid rate that somebody wanted to pay between, or that had one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -16,18 +16,26 @@ NOTES_SECONDS: Final = 5.0  # until pages and commands know of a rate that someb
 
 class LackingRates(NamedTuple):
     """The pairs of currencies without a valid rate that somebody wanted to pay between lately, or that had one: those
-    of which wallets and peers here have both, and those `elsewhere`, which any stranger can make up."""
+    of which wallets and peers here have both, and those `elsewhere`, which any stranger can make up. `wanted` has since
+    when somebody did, and how often."""
 
     here: Sequence[Sequence[str]]
     elsewhere: Sequence[Sequence[str]]
+    wanted: Mapping[tuple[str, ...], tuple[int, int]]
 
 
 def lacking_rates(work: Work) -> LackingRates:
-    rates, wanted, own = accounts.list_rates(work), missing_rates.missing_rates(work), {*accounts.list_codes(work)}
+    rates, own = accounts.list_rates(work), {*accounts.list_codes(work)}
+    wanted: dict[tuple[str, ...], tuple[int, int]] = {}
+    for one in missing_rates.missing_rates(work):
+        pair = tuple(sorted((one.base, one.counter)))
+        since, times = wanted.get(pair, (one.since, 0))
+        wanted[pair] = min(since, one.since), times + one.times
     good = {frozenset((rate.base, rate.counter)) for rate in rates if rate.holds_at(work.now)}
     lacking = {frozenset(pair) for pair in (*wanted, *((rate.base, rate.counter) for rate in rates))} - good
     pairs = sorted(map(sorted, lacking))
-    return LackingRates(*([pair for pair in pairs if own.issuperset(pair) is here] for here in (True, False)))
+    here, elsewhere = ([one for one in pairs if own.issuperset(one) is is_here] for is_here in (True, False))
+    return LackingRates(here, elsewhere, wanted)
 
 
 def some(names: Sequence[str]) -> str:
@@ -38,7 +46,7 @@ def some(names: Sequence[str]) -> str:
 
 async def store_missing_rates(database: Database, metrics: Metrics) -> float:
     """Stores which rates were missing, for pages and commands; returns the seconds until the next time."""
-    if pairs := {*metrics.missing_rates}:
-        await database.write(partial(missing_rates.note_missing_rates, pairs=pairs))
-        metrics.missing_rates.difference_update(pairs)
+    if wanted := metrics.missing_rates.copy():
+        await database.write(partial(missing_rates.note_missing_rates, wanted=wanted))
+        metrics.missing_rates -= wanted
     return NOTES_SECONDS

@@ -1,4 +1,5 @@
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from functools import partial
@@ -280,7 +281,7 @@ def test_rate_is_missing_where_somebody_wanted_it(work: Work) -> None:
     work.execute("INSERT INTO exchange_rate VALUES ('USD', 'CHF', '0.8', 0, 1)")
     assert broken(work) == {"rate ACME/B/EUR", "rate CHF/USD"}
     finding = found(work)["rate ACME/B/EUR"]
-    assert finding.seen == "no rate from ACME/B to EUR: somebody wanted it, or it has expired"
+    assert finding.seen == "no rate from ACME/B to EUR: wanted once"
     assert (finding.warning, finding.page) == (True, ("here", "rates", "ACME/B", "EUR"))
     work.execute("UPDATE missing_rate SET asked_at = asked_at - ?", (7 * DAY - 1,))
     work.execute("DELETE FROM exchange_rate WHERE counter_code = 'CHF'")
@@ -299,26 +300,29 @@ def test_currencies_that_clients_make_up_are_few_and_push_out_no_others(work: Wo
     assert len(work.environment.metrics.missing_rates) == MAX_MISSING_RATES + 1
     later = work_at(work, work.now + DAY, work.settings)
     missing_rates.note_missing_rates(
-        later, [*work.environment.metrics.missing_rates, *(("USD", code) for code in made_up)]
+        later, work.environment.metrics.missing_rates | Counter(("USD", code) for code in made_up)
     )
     work.environment.metrics.missing_rates.clear()
-    stored = missing_rates.missing_rates(later)
+    stored = [one[:2] for one in missing_rates.missing_rates(later)]
     assert (len(stored), ("USD", "ZWG") in stored) == (MAX_MISSING_RATES, True)
     alarm, note = [one for one in examine(later) if one.subject in {"rate USD/ZWG", "rates elsewhere"}]
     assert alarm.warning
     assert note.fix is None, "a stranger raises no alarm"
     assert re.fullmatch(rf"no valid rate for A../USD(, A../USD){{7}} and {MAX_MISSING_RATES - 9} others: .*", note.seen)
     for now in (work.now, later.now + 7 * DAY + 1):  # the clock was ahead; and a week later
-        missing_rates.note_missing_rates(work_at(work, now), [])
+        missing_rates.note_missing_rates(work_at(work, now), {})
         assert number(work, "SELECT count(*) FROM missing_rate") == 0
-        missing_rates.note_missing_rates(later, [("USD", "ZWG")])
+        missing_rates.note_missing_rates(later, {("USD", "ZWG"): 1})
 
 
 def test_rate_that_was_set_is_not_missing(work: Work) -> None:
     for code in ("USD", "EUR"):
         wallets.create_wallet(work, code.lower(), code, 2, None, None)
-    missing_rates.note_missing_rates(work, [("USD", "EUR"), ("EUR", "USD")])
-    assert broken(work) == {"rate EUR/USD"}
+    there, back = ("USD", "EUR"), ("EUR", "USD")
+    for days, wanted in ((8, {there: 5}), (6, {back: 1}), (2, {back: 2}), (0, {there: 1})):
+        missing_rates.note_missing_rates(work_at(work, NOW - days * DAY), wanted)
+    finding = found(work)["rate EUR/USD"]
+    assert (finding.seen, finding.since) == ("no rate from EUR to USD: wanted 4 times", NOW - 6 * DAY)
     assets.set_rate(work, "USD", "EUR", "0.9")
     assert broken(work) == set()
 
@@ -332,6 +336,7 @@ async def test_server_stores_which_rates_were_missing(tmp_path: Path) -> None:
         assert await database.read(lambda work: missing_rates.missing_rates(work)) == [], "as commands say"
         await store_missing_rates(database, environment.metrics)
         assert not environment.metrics.missing_rates
-        assert await database.read(lambda work: missing_rates.missing_rates(work)) == [("USD", "EUR")]
+        [stored] = await database.read(lambda work: missing_rates.missing_rates(work))
+        assert (stored.base, stored.counter, stored.times) == ("USD", "EUR", 1)
     finally:
         await database.close()

@@ -10,6 +10,7 @@ import httpx2
 import pytest
 
 from payres.core.process.worker import cancel_all
+from payres.core.protocol.clock import SECOND
 from payres.operator.declared.long_work import LongWork
 from payres.operator.services import operator_of
 from payres.operator.upkeep import doctor, health
@@ -60,9 +61,25 @@ def test_what_is_wrong_is_so_since_it_was_found_first() -> None:
     others, down, well = OtherFindings(), Diagnosis("peer tide", "down", "ask"), Diagnosis("peer tide", "answers")
     times = []
     for now, found in enumerate([down, down, well, down], 1):
-        others.note([found], now)
+        others.note([found], now, {})
         times.append((others.looked_at, others.found[0].since))
     assert times == [(1, 1), (2, 1), (3, None), (4, 4)]
+
+
+def test_what_is_wrong_is_so_since_before_the_server_was_started_again(
+    payres: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payres.clock.freeze(True)
+    others, began = operator_of(payres.context).others, payres.clock.now()
+    times = list[int | None]()
+    for seconds, is_down in ((0, True), (60, True), (60, False), (60, True), (-120, True)):
+        others.found = list[Diagnosis]()  # as after a start
+        monkeypatch.setattr(doctor, "others", lambda _, is_down=is_down: [lambda: [("peer tide", "?", is_down, "ask")]])
+        payres.clock.advance(seconds)
+        payres._server.call(health.ask_others(payres.context))
+        since = others.found[0].since
+        times.append(None if since is None else (since - began) // SECOND)
+    assert times == [0, 0, None, 180, 60]
 
 
 def test_programs_read_it_and_have_others_asked(payres: Instance, program: Program) -> None:
