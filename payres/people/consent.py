@@ -326,8 +326,12 @@ def _lack(spending: Spending | None, around: Surroundings, wallet: WalletRecord)
 
 def _show_decided(request: Request, found: ConsentRequest, status: int) -> Response:
     """The outcome of a decided request."""
-    lapsed = has_lapsed(found.grant.state, found.interaction.decided_at, context_of(request).clock.now())
-    return _end(request, found, "lapsed" if lapsed else found.grant.state, _finish_link(request, found), status)
+    state: str = found.grant.state
+    if found.outcome == "completed" or (found.outcome == "failed" and state == "revoked"):
+        state = "paid" if found.outcome == "completed" else "unpaid"
+    elif has_lapsed(state, found.interaction.decided_at, context_of(request).clock.now()):
+        state = "lapsed"
+    return _end(request, found, state, _finish_link(request, found), status)
 
 
 def _end(

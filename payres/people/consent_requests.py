@@ -29,6 +29,7 @@ from payres.core.store.work import Work
 from payres.html.sentences import OTHER_REQUEST
 from payres.people.own_wallets import spendable
 from payres.people.store import activity
+from payres.people.store.payments import state_of_bill
 from payres.people.store.remote_bills import REMOTE_BILLS, RemoteBillRecord
 
 USUAL_DAYS: Final = 90  # in which limits that were approved make one usual
@@ -43,7 +44,7 @@ class ConsentRequest(Pending, frozen=True):
 
     session is the browser's, or None unless it belongs to the owner. known_browser is the hash of the
     browser's secret, or None unless the owner has signed in with it before. bill is the only one that may be paid, if
-    it is at another server and was read.
+    it is at another server and was read; outcome is the state of its payment, if there is one.
     """
 
     client: ClientRecord
@@ -52,6 +53,7 @@ class ConsentRequest(Pending, frozen=True):
     session: str | None
     known_browser: bytes | None
     bill: RemoteBillRecord | None
+    outcome: str | None
 
     @property
     def decided(self) -> bool:
@@ -85,7 +87,7 @@ def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) 
     assert wallet_id is not None, "grants with an interaction have a wallet"
     session = browser.session
     found = None if session is None else find_session(work, OF_OWNERS, session)
-    owner = owner_of(work, wallet_id)
+    owner, spending = owner_of(work, wallet_id), spending_of(pending.grant.access)
     return ConsentRequest(
         grant=pending.grant,
         interaction=pending.interaction,
@@ -94,6 +96,7 @@ def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) 
         owner=owner,
         session=session if found is not None and found.account_id == owner.id else None,
         bill=REMOTE_BILLS.get(work, pending.grant.id),
+        outcome=state_of_bill(work, pending.grant.id) if spending and spending.is_for_a_bill else None,
         known_browser=known_browser(work, OF_OWNERS, owner.id, browser),
     )
 

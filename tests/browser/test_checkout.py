@@ -9,7 +9,7 @@ from payres.testing.peering import peer
 from tests.browser.conftest import PASSWORD, OpenPage
 from tests.browser.screens import AXE, check
 from tests.browser.test_consent_pages import press
-from tests.helpers import last_segment, receiver_of
+from tests.helpers import last_segment, receiver_of, wait_until
 from tests.instance import Instance
 from tests.interledger.network import network
 
@@ -46,7 +46,11 @@ async def test_payer_goes_to_their_wallet_and_comes_back_to_a_receipt(
     await expect(page.get_by_text("Bob has your USD 12.50.")).to_be_visible()
     assert await page.get_by_role("link", name="Back to shop.example").get_attribute("href") == METADATA["returnUrl"]
     receipt = page.url
+    ended = "SELECT state FROM outgoing_payment"
+    wait_until(lambda: payers.read(lambda work: work.execute(ended).fetchall()) == [("completed",)])
     await page.go_back()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Paid")
+    await expect(page.get_by_text("Nothing more can be taken for it.")).to_be_visible()
     await page.goto(receipt)
     await expect(page.get_by_role("heading", level=1)).to_have_text("Paid")
     assert (shop.balance("bob"), payers.balance("carol")) == ("1012.50", "37.50")
