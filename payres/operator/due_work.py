@@ -219,7 +219,7 @@ def show_due(work: Work, id: WorkId) -> WaitingRow:
 
 
 @operation(
-    "POST /due/{id}/tries due:write",
+    "POST /due/{id}/tries due:write|due:retry",
     DUE,
     command=CommandLine("due retry ID", "mail:0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11", text="It is due now"),
     form=OperationForm(

@@ -11,8 +11,8 @@ from payres.operator.store.operators import OperatorRecord, who_may_all
 Role = Literal["reads", "support", "full"]
 WORDS: Final[Mapping[str, str]] = {
     "reads": "Sees everything but secrets",
-    "support": "That, and helps owners: password links, unlock, sign out, second step; sends payments back up to the"
-    " amount below",
+    "support": "That, and helps owners: password links, unlock, sign out, second step; tries again what waits, and"
+    " sends payments back up to the amount below",
     "full": "That, and money, rates, fees, peers, wallets, operators",
 }
 REFUNDS: Final = "payments:refund"
@@ -21,7 +21,7 @@ OF_PEOPLE: Final = "operators:write"
 _READS: Final = frozenset(one for one in SCOPES if one.endswith(":read"))
 ROLES: Final[Mapping[str, frozenset[str]]] = {
     "reads": _READS,
-    "support": _READS | {"wallets:access", REFUNDS},
+    "support": _READS | {"wallets:access", "due:retry", REFUNDS},
     "full": frozenset({*SCOPES, OF_PEOPLE}),
 }
 

@@ -22,6 +22,7 @@ from payres.operator.wallets import remove_wallet_factors
 from tests.instance import Instance
 from tests.operator.pages.browser import Browser, hidden_fields, words_of
 from tests.operator.pages.seed import Seeded, fill
+from tests.operator.test_due_work import mail_set_aside
 from tests.operator.upkeep.test_restored_rights import turn_codes_on
 
 FORMS: Final = {path: page for path, page in admin_pages().items() if isinstance(page, OperationPage)}
@@ -33,6 +34,7 @@ SUPPORT: Final = LOOKING | {
     "/admin/wallets/{wallet}/remove-factors",
     "/admin/wallets/{wallet}/keep-factors",
     "/admin/wallets/{wallet}/sign-out",
+    "/admin/due/{id}/try",
     "/admin/payments/{id}/refund",
 }
 MAY: Final = {"reads": LOOKING, "support": SUPPORT, "full": {*FORMS}}
@@ -47,6 +49,7 @@ def seeded(payres: Instance) -> Seeded:
         for path in ("alice", "bob"):
             turn_codes_on(work, OF_OWNERS, require_owner(work, path))
         remove_wallet_factors(work, "bob", "lost it")
+        mail_set_aside(work)
 
     payres.write(unit)
     return found
