@@ -113,7 +113,7 @@ def payers(work: Work, owner_id: int, url: str) -> Sequence[Holding]:
 
 
 def payers_here(work: Work, request: Request, url: str) -> Payers:
-    """The wallet that is looked at by who is signed in, and those that can pay the bill, if there is a choice: that one
+    """The wallet that is looked at by who is signed in, and those that can pay the bill, if there are any: that one
     first, and those with too little last."""
     session = browser_of(request).session
     found = find_session(work, OF_OWNERS, session) if session else None
@@ -122,7 +122,7 @@ def payers_here(work: Work, request: Request, url: str) -> Payers:
     looked_at = WALLETS.by_id(work, found.wallet_id)
     those = payers(work, found.account_id, url)
     those = sorted(those, key=lambda one: (one.lacks > 0, one.wallet.id != looked_at.id))
-    return (looked_at, those) if len(those) > 1 else None
+    return (looked_at, those) if those else None
 
 
 async def answer_first(visit: OwnerVisit, form: Form) -> Response | None:

@@ -242,6 +242,8 @@ def test_bill_says_what_a_wallet_lacks(payres: Instance, ann: Several) -> None:
     assert ann.http.get("/account/send", params={"bill": too_much, "from": "alice"}).status_code == 404
     with signed_out(payres) as http:
         assert "takes" not in words_of(http.get(page))
+    with OwnersBrowser(payres, "bob") as alone:
+        assert "Pay from Bob takes USD 30.00 USD" in alone.words(page)
 
 
 def test_form_to_send_goes_on_with_the_wallet_of_its_price(payres: Instance, ann: Several) -> None:
