@@ -10,9 +10,9 @@ from payres.core.protocol.errors import InvalidRequest, require
 from payres.core.protocol.urls import pointed
 from payres.core.protocol.visible import visible_name
 from payres.core.protocol.wire import Metadata, Resource, Text, require_amount
-from payres.core.store import incoming_payments
 from payres.core.store.accounts import ASSETS, AssetRecord
 from payres.core.store.clients import CLIENTS
+from payres.core.store.incoming_payments import payment_at
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.wallets import WALLETS, WalletRecord, find_wallet, require_wallet
 from payres.core.store.work import Work
@@ -64,7 +64,8 @@ class Payment(Resource, frozen=True, kw_only=True):
 def payment(work: Work, record: PaymentRecord) -> Payment:
     wallet = WALLETS.by_id(work, record.wallet_address_id)
     refunded = (refunds.sent_back if record.direction == "incoming" else refunds.came_back)(work, record.id)
-    amount, here = None if record.amount is None else int(record.amount), _receiver_wallet(work, record)
+    amount = None if record.amount is None else int(record.amount)
+    _, here = (record.receiver and payment_at(work, record.receiver)) or (None, None)
     name, address = _payee(work, record, here)
     return represent(
         Payment,
@@ -189,12 +190,6 @@ def list_payments(
         grant_id=grant or None,
         used=used or None,
     )
-
-
-def _receiver_wallet(work: Work, record: PaymentRecord) -> WalletRecord | None:
-    identifier = work.urls.resource_id("incoming-payments", record.receiver or "")
-    found = incoming_payments.INCOMING.get(work, identifier) if identifier else None
-    return WALLETS.by_id(work, found.wallet_address_id) if found else None
 
 
 def _payee(work: Work, record: PaymentRecord, here: WalletRecord | None) -> tuple[str | None, str | None]:

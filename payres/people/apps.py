@@ -20,9 +20,9 @@ from payres.core.protocol.errors import nothing_here, require
 from payres.core.protocol.visible import visible_url
 from payres.core.store import audit, wallets
 from payres.core.store.grants import GRANTS, has_lapsed
-from payres.core.store.incoming_payments import INCOMING
+from payres.core.store.incoming_payments import payment_at
 from payres.core.store.rows import AFTER_ALL
-from payres.core.store.wallets import KEYS, KeyRecord, WalletRecord, find_with_wallet
+from payres.core.store.wallets import KEYS, KeyRecord, WalletRecord
 from payres.core.store.work import Work
 from payres.html.forms import Form
 from payres.html.html import redirect
@@ -345,12 +345,14 @@ async def stop(visit: OwnerVisit, form: Form) -> Response:
 def _names(work: Work, those: Sequence[App]) -> Mapping[str, str]:
     """The names of apps' only receivers by URL: a local wallet's name, or a remote host with the name that it gives."""
 
-    def name(url: str, bill: RemoteBillRecord | None) -> str:
-        bill_id = work.urls.resource_id("incoming-payments", url)
-        found = find_with_wallet(work, INCOMING, bill_id) if bill_id else None
-        return found[1].name if found else bill.named if bill else visible_url(url).host
+    receivers = [(app.spending.receiver, app.bill) for app in those if app.spending]
+    return {url: receiver_name(work, url, bill) for url, bill in receivers if url}
 
-    return {url: name(url, app.bill) for app in those if app.spending and (url := app.spending.receiver)}
+
+def receiver_name(work: Work, url: str, bill: RemoteBillRecord | None = None) -> str:
+    """The name of the wallet of an incoming payment here, or else the host of its URL, with the name on its bill."""
+    found = payment_at(work, url)
+    return found[1].name if found else bill.named if bill else visible_url(url).host
 
 
 def _words(visit: OwnerVisit) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from payres.core.protocol.wire import Amount, encode
 from payres.core.store import audit, wallets
 from payres.core.store.clients import CLIENTS, ClientRecord
 from payres.core.store.grants import GRANTS
-from payres.core.store.incoming_payments import INCOMING, IncomingRecord
+from payres.core.store.incoming_payments import IncomingRecord, payment_at
 from payres.core.store.representations import amount
 from payres.core.store.wallets import WALLETS, KeyRecord, WalletRecord
 from payres.core.store.work import Work
@@ -104,8 +104,7 @@ def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) 
 def surroundings(work: Work, request: ConsentRequest) -> Surroundings:
     """The current context of the request."""
     receivers = (item.limits.receiver for item in _spending(request.grant.access) if item.limits)
-    bill_id = next((work.urls.resource_id("incoming-payments", one) for one in receivers if one), None)
-    bill, receiver = (bill_id and wallets.find_with_wallet(work, INCOMING, bill_id)) or (None, None)
+    bill, receiver = next((payment_at(work, one) for one in receivers if one), None) or (None, None)
     is_own = work.urls.wallet_path(request.client.identity) == request.wallet.path
     return Surroundings(
         free=spendable(work, request.wallet),

@@ -25,8 +25,7 @@ from payres.core.protocol.urls import canonical
 from payres.core.protocol.visible import URL_CHARACTERS
 from payres.core.protocol.wire import Amount
 from payres.core.store import grants
-from payres.core.store.incoming_payments import INCOMING
-from payres.core.store.wallets import WALLETS
+from payres.core.store.incoming_payments import payment_at
 from payres.core.store.work import Transaction, Work
 
 EXAMPLE = "R11/2026-01-01T00:00:00Z/P1M, which is every month, 12 times, from 1 January 2026"
@@ -347,11 +346,10 @@ def _receiver_asset(work: Work, receiver: str) -> Asset | None:
         raise _invalid("receiver", " must be the URL of an incoming payment")
     if not work.urls.is_ours(receiver):
         return None
-    payment_id = work.urls.resource_id("incoming-payments", receiver)
-    payment = INCOMING.get(work, payment_id) if payment_id else None
-    if payment is None:
+    found = payment_at(work, receiver)
+    if found is None:
         raise _invalid("receiver", " is no incoming payment of this server")
-    return WALLETS.by_id(work, payment.wallet_address_id).asset
+    return found[1].asset
 
 
 def _invalid(member: str, problem: str) -> InvalidRequest:

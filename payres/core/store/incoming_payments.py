@@ -6,7 +6,8 @@ import msgspec
 
 from payres.core.store.retention import EMPTY_PAYMENT
 from payres.core.store.rows import Table, find_number, lasting
-from payres.core.store.work import Transaction
+from payres.core.store.wallets import WalletRecord, find_with_wallet
+from payres.core.store.work import Transaction, Work
 
 
 class IncomingRecord(msgspec.Struct, frozen=True):
@@ -44,6 +45,12 @@ class IncomingRecord(msgspec.Struct, frozen=True):
 
 
 INCOMING = Table(IncomingRecord, "incoming_payment")
+
+
+def payment_at(work: Work, url: str) -> tuple[IncomingRecord, WalletRecord] | None:
+    """The incoming payment of this server with this URL, and its wallet."""
+    payment_id = work.urls.resource_id("incoming-payments", url)
+    return find_with_wallet(work, INCOMING, payment_id) if payment_id else None
 
 
 def expiry_event_at(tx: Transaction, payment_id: str) -> int | None:

@@ -22,9 +22,7 @@ from payres.core.protocol.clock import format_time
 from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.visible import note_of, visible_text, visible_url
 from payres.core.protocol.wire import encode
-from payres.core.store.incoming_payments import INCOMING
 from payres.core.store.rows import PageQuery
-from payres.core.store.wallets import find_with_wallet
 from payres.core.store.work import Work
 from payres.html.html import operators_language
 from payres.html.language import Language
@@ -54,6 +52,7 @@ from payres.operator.unresolved_packets import list_unresolved, list_unresolved_
 from payres.operator.upkeep.missing_rates import lacking_rates, some
 from payres.operator.wallets import WALLET
 from payres.operator.webhooks import WEBHOOK
+from payres.people.apps import receiver_name
 from payres.webhooks.sender import event_view
 
 FEW: Final = PageQuery(10, None, "older")
@@ -160,7 +159,7 @@ def _moved(work: Work, one: Payment | Movement) -> Cell:
     if isinstance(one, Movement):
         return Cell(": ".join(filter(None, (one.kind.capitalize(), own_reference(one)))), "long")
     note = note_of(bytes(one.metadata).decode() if one.metadata is not None else None)
-    text = f"To {_receiver(work, one.receiver or '')}" if one.direction == "outgoing" else note or "Received"
+    text = f"To {receiver_name(work, one.receiver or '')}" if one.direction == "outgoing" else note or "Received"
     return Cell(text, "long", path_of("payments", one.id))
 
 
@@ -220,19 +219,12 @@ def _of_grant(work: Work, visit: OperatorVisit) -> dict[str, Any]:
         "base": path_of("wallets", own or ""),
         "verb": "asks to pay" if grant.state == "pending" else VERBS.get(grant.state, "may pay"),
         "what": limit_words(english, spending) if spending else None,
-        "to": _receiver(work, spending.receiver) if spending and spending.receiver else None,
+        "to": receiver_name(work, spending.receiver) if spending and spending.receiver else None,
         "address": visible_url(grant.client),
         "renews_at": spending.interval.renews_at(work.now) if spending and spending.interval else None,
         "sees": sees(grant, english),
         "paid": make_table("What it paid", columns, paid, "It has paid nothing yet"),
     }
-
-
-def _receiver(work: Work, url: str) -> str:
-    """The name of the wallet of a bill here, or the host of one elsewhere."""
-    bill_id = work.urls.resource_id("incoming-payments", url)
-    found = find_with_wallet(work, INCOMING, bill_id) if bill_id else None
-    return found[1].name if found else visible_url(url).host
 
 
 def _of_peer(work: Work, visit: OperatorVisit) -> dict[str, Any]:
