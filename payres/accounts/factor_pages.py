@@ -100,7 +100,7 @@ class FactorPages(NamedTuple):
     async def make(self, visit: Visit, form: Form) -> Response:
         """New recovery codes, shown this once."""
         codes = await visit.write(lambda work: new_recovery_codes(work, self.kind, visit.account))
-        return self.render_recovery(visit, codes)
+        return self.render_recovery(visit, codes, replaced=True)
 
     async def wrong_password(self, visit: Visit, form: Form) -> DomainError | None:
         """Why the password in a form is not taken; None if it is the account's."""
@@ -117,7 +117,7 @@ class FactorPages(NamedTuple):
         return visit.show(
             *("security/recovery_codes.html", 200),
             script=COPY_OR_PRINT if codes else "",
-            **{"title": title, "codes": codes, "path": self.path, "after": after, **values},
+            **{"title": title, "codes": codes, "path": self.path, "after": after, "replaced": False, **values},
         )
 
     async def show_codes(self, visit: Visit, status: int = 200, **problems: str) -> Response:

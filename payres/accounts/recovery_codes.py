@@ -27,7 +27,7 @@ class RecoveryCodes(TypedStep):
     choice, field, template = CODES.choice, CODES.field, CODES.template
     off = "recovery_codes"  # of which nobody is told: they go with the last factor
     kept = ("recovery_code",)
-    heading = marked("Enter a recovery code")
+    heading = marked("Confirm that it is you")
     stands_in = True
 
     def held(self, work: Work, kind: Kind, account_id: int) -> Held | None:

@@ -68,7 +68,7 @@ class SecondStep(ABC):
     kept: Sequence[str]
     script = ""
     heading = ""
-    lead = marked("The password is right. What is asked for now is not the password.")
+    lead = marked("The password is right. Now your passkey, or a recovery code.")
     lead_again = marked("This needs your second step again.")
     stands_in = False
     alone = False

@@ -243,10 +243,8 @@ def csrf_token(session: str) -> str:
 def check_csrf(session: str, token: str) -> None:
     """Raises InsufficientAccess if the token is not of this session; what follows a period in it is not checked."""
     if not hmac.compare_digest(csrf_token(session).encode(), token.partition(".")[0].encode()):
-        raise InsufficientAccess(
-            "This form belongs to an earlier visit, or your browser takes no cookies. Nothing was done; try again",
-            reason="csrf",
-        )
+        too_old = "This page is too old. Nothing was done; try again. If it comes back, allow cookies"
+        raise InsufficientAccess(too_old, reason="csrf")
 
 
 def keyed(session: str, purpose: str, content: bytes = b"") -> str:

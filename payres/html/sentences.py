@@ -21,9 +21,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "wrong_password": marked("This is not the password of this wallet. Try again."),
     "kept_out": marked("New browsers are kept out for a day. Sign in in a browser that you use."),
     "signed_out": marked("You are signed out by now, so nothing was done. Sign in again."),
-    "csrf": marked(
-        "This form belongs to an earlier visit, or your browser takes no cookies. Nothing was done; try again."
-    ),
+    "csrf": marked("This page is too old. Nothing was done; try again. If it comes back, allow cookies."),
     "cross_site": marked("This form came from another site. Nothing was done."),
     "unavailable": marked("The server is busy. Nothing was done; try again in a moment."),
     "internal_error": marked("Something went wrong here. The fault is not yours. Try again in a while."),

@@ -50,9 +50,7 @@ from payres.people.store.activity import being_sent
 ALREADY: Final = marked("This wallet is yours already: you find it above.")
 NO_CODE: Final = Refused("code", marked("This wallet has a second step: its code too, or one of its recovery codes."))
 DONE: Final = {
-    "connected": marked(
-        "The wallets are brought together. One name and one password open them all: those that you signed in with."
-    ),
+    "connected": marked("Done. {name} and its password now open all your wallets."),
     "asked": marked("Whoever has the wallet is asked. Below it says from when you can connect it."),
     "kept": marked("The wallets stay apart."),
 }

@@ -136,7 +136,7 @@ class OwnerVisit(Visit, frozen=True):
     def done(self, sentences: Mapping[str, str]) -> str | None:
         """What the form before this page has done, by `done` in its query."""
         sentence = sentences.get(self.request.query_params.get("done", ""))
-        return sentence and self.language.say(sentence)
+        return sentence and self.language.say(sentence, name=self.owner.name)
 
     def show(
         self,

@@ -222,7 +222,7 @@ async def test_second_step_by_passkey_approves_what_it_was_asked_for(
     await expect(page.locator("button[value=any]")).to_be_visible()
     server.clock.advance(6 * 60)
     await page.click("button[value=any]")
-    await expect(page.locator("h1")).to_have_text("Enter a recovery code")
+    await expect(page.locator("h1")).to_have_text("Confirm that it is you")
     await page.click("text=Use a passkey")
     await page.wait_for_url("**/done?*")
     assert client_site.arrivals

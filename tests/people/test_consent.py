@@ -476,7 +476,7 @@ async def test_form_that_another_site_made_signs_nobody_in(site: Site, cookie: s
         for _ in range(MAX_WRONG_PASSWORDS + 1):
             answer = await browser.post(path, data=form, headers={"cookie": cookie})
             assert (answer.status_code, COOKIE in browser.cookies) == (403, False)
-        assert "This form belongs to an earlier visit" in words_of(answer)
+        assert "This page is too old" in words_of(answer)
         again = await browser.post(path, data=hidden_fields(answer) | {"choice": "sign-in", "password": PASSWORD})
         assert (again.status_code, COOKIE in browser.cookies) == (303, True)
 

@@ -392,7 +392,7 @@ def test_wallets_are_brought_together_by_both_passwords(payres: Instance, ann: S
         answer = connect(ann, f"${payres.wallet(other).partition('://')[2]}")
         assert (answer.status_code, answer.headers["location"]) == (303, "/settings/wallets?done=connected")
         words = ann.words("/settings/wallets?done=connected")
-        assert "The wallets are brought together." in words
+        assert "and its password now open all your wallets." in words
         assert f"Shop {other} USD 5.00" in words
         assert f"{other}-2 USD 0.00 closed" in words
         assert there.get("/account").status_code == 401

@@ -288,7 +288,7 @@ def test_second_step_stands_with_what_is_left_of_it(payres: Instance, owner: Own
     words = owner.words(PAGE)
     assert "Codes on since today Asked after the password, not after a passkey. Change the codes" in words
     assert "Recovery codes 10 of 10 left If you lose your devices. Make new ones" in words
-    assert "Apps Asked again for more than before" in words
+    assert "Apps Asked for every higher limit" in words
     with signed_out(payres, **{"User-Agent": CHROME}) as http:
         page = sign_in(http, owner.path, address="203.0.113.9")
         assert send_code(http, send_code(http, page, "000000"), app.next_code()).status_code == 303
@@ -349,7 +349,7 @@ def test_passkeys_stand_with_when_they_were_used_and_can_be_removed(payres: Inst
     words, at = owner.words(PAGE), r"today, [\d:]{5}"
     assert re.search(
         rf"Add a passkey Pixel 9 Added {at}\. Used {at}\. Remove <b>Key Added {at}\. Never used\. Remove"
-        rf" ! Copied Added {at}\. There may be a copy of it, so it is taken no more\. Remove ",
+        rf" ! Copied Added {at}\. Not taken any more: it may have been copied\. Remove ",
         words,
     ), words
     path, *_ = re.findall(r'action="(/account/security/passkeys/[^"]*)"', owner.http.get(PAGE).text)

@@ -216,7 +216,7 @@ def test_form_of_a_link_is_of_this_browser_and_says_what_is_wrong(payres: Instan
         for csrf in ({}, {"csrf": sign_in_token(other, path)}):
             answer = http.post(path, data=fields | csrf)
             assert answer.status_code == 403
-            assert "This form belongs to an earlier visit" in words_of(answer)
+            assert "This page is too old" in words_of(answer)
         short = fields | {"csrf": sign_in_token(http, path), "password": "short", "again": "short"}
         answer = http.post(path, data=short)
         assert (answer.status_code, "A password has 8 to 1024 characters." in words_of(answer)) == (400, True)

@@ -178,7 +178,7 @@ def test_forms_are_of_this_browser_and_of_this_site(payres: Instance, browser: B
         for csrf in (dict[str, str](), {"csrf": sign_in_token(browser.http, "/admin")}):
             for answer in (other.http.post("/admin", data=sign_in | csrf), other.http.post(link, data=new | csrf)):
                 assert (answer.status_code, other.session) == (403, None)
-                assert "This form belongs to an earlier visit" in words_of(answer)
+                assert "This page is too old" in words_of(answer)
         right = hidden_fields(other.get("/admin")) | sign_in
         elsewhere = {"Sec-Fetch-Site": "cross-site"}
         assert other.http.post("/admin", data=right, headers=elsewhere).status_code == 403
