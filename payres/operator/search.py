@@ -144,7 +144,11 @@ def search(
     q: Annotated[Name, said("Words that must be in names, addresses, notes, references or ids; or amounts.")],
 ) -> SearchResults:
     """Find wallets, payments, standing orders, grants, peers, webhooks, API keys and changes."""
-    found = find_all(work, read_words(work, q))
+    return results_of(work, find_all(work, read_words(work, q)))
+
+
+def results_of(work: Work, found: Mapping[str, Sequence[Any]]) -> SearchResults:
+    """The answer with these records by kind."""
     shapes = {name: shape for name, (_, _, shape, _) in SEARCHED.items()}
     shown = {
         name: [shapes[name].show(work, one) if shapes[name].show else one for one in rows[:MOST]]
@@ -153,11 +157,21 @@ def search(
     return SearchResults(**shown, more=[name for name, rows in found.items() if len(rows) > MOST])
 
 
-def find_all(work: Work, words: Sequence[Word]) -> Mapping[str, Sequence[Any]]:
-    """The records with every word, of each kind that whoever searches may see: one more than are shown if there are."""
+def find_all(
+    work: Work, words: Sequence[Word], alone: Sequence[tuple[Word, Mapping[str, Sequence[Any]]]] = ()
+) -> Mapping[str, Sequence[Any]]:
+    """The records with every word, of each kind that whoever searches may see: one more than are shown if there are.
+    `alone` has what was found with one of the words, and no kind is looked at in which that was nothing."""
     key = key_of_actor(work)
+
+    def is_there(name: str, word: Word, rows: Mapping[str, Sequence[Any]]) -> bool:
+        # More payments are looked at of a wallet that another word names.
+        return bool(rows[name]) or (name == "payments" and any(one.wallets for one in words if one.text != word.text))
+
     return {
-        name: look(work, words)[: MOST + 1] if words and (key is None or scope in key.scopes) else []
+        name: look(work, words)[: MOST + 1]
+        if words and (key is None or scope in key.scopes) and all(is_there(name, *one) for one in alone)
+        else []
         for name, (_, scope, _, look) in SEARCHED.items()
     }
 

@@ -1,6 +1,6 @@
 """The page of the search: a few results of each kind, or all of one; and where the words alone would lead."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -14,7 +14,7 @@ from payres.core.store.work import Work
 from payres.operator.declared.inputs import MAX_NAME_LENGTH
 from payres.operator.declared.shapes import make_table
 from payres.operator.pages.sign_in import OperatorVisit
-from payres.operator.search import MOST, SEARCHED, SearchResults, amounts_of, find_all, read_words, search
+from payres.operator.search import MOST, SEARCHED, SearchResults, amounts_of, find_all, read_words, results_of
 from payres.operator.store.search import Word
 
 FEW: Final = 5  # rows of each kind, where all kinds are shown
@@ -58,31 +58,33 @@ async def page(visit: OperatorVisit) -> Response:
 
 def _look(work: Work, text: str) -> tuple[SearchResults, Sequence[Word], list[dict[str, Any]]]:
     """What has every word; the words; and what each of two words alone would find, or another amount near one."""
-    found, words = search(work, text), read_words(work, text)
+    words = read_words(work, text)
     if len(words) != 2:  # each word more would be one more search
-        return found, words, []
-    ways = [_way(work, f"Only “{one.text}”", f'"{one.text}"', [one], "Names, addresses, notes") for one in words]
-    if not any(getattr(found, name) for name in SEARCHED):
-        ways += [_near(work, words, one) for one in words if one.worths]
-    return found, words, ways
+        return results_of(work, find_all(work, words)), words, []
+    alone = [(one, find_all(work, [one])) for one in words]
+    found = find_all(work, words, alone)
+    ways = [_way(f"Only “{one.text}”", f'"{one.text}"', rows, "Names, addresses, notes") for one, rows in alone]
+    if not any(found.values()):
+        ways += [_near(work, one, *alone[1 - n]) for n, one in enumerate(words) if one.worths]
+    return results_of(work, found), words, ways
 
 
-def _way(work: Work, said: str, query: str, words: Sequence[Word], why: str) -> dict[str, Any]:
-    numbers = [len(rows) for rows in find_all(work, words).values()]
+def _way(said: str, query: str, found: Mapping[str, Sequence[Any]], why: str) -> dict[str, Any]:
+    numbers = [len(rows) for rows in found.values()]
     more = " and more" if max(numbers) > MOST else ""
     return {"words": said, "url": _url(query), "count": f"{sum(min(one, MOST) for one in numbers)}{more}", "why": why}
 
 
-def _near(work: Work, words: Sequence[Word], word: Word) -> dict[str, Any]:
-    """The other words with the whole amounts around this one."""
+def _near(work: Work, word: Word, other: Word, with_other: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """The other word, with which these are found, and the whole amounts around this one."""
     asset, value, _ = word.worths[-1]
     unit = 10**asset.scale
     around = (max(value - 1, 0) // unit * unit, (value // unit + 1) * unit)
     least, most = (format_decimal(one, asset.asset) for one in around)
-    others = [one.text for one in words if one is not word]
-    query = " ".join([*(f'"{one}"' for one in others), f"{least}..{most}"])
-    said = f"{', '.join(others)}, from {least} to {most}"
-    return _way(work, said, query, read_words(work, query), "Fees and rates make amounts differ")
+    query = f'"{other.text}" {least}..{most}'
+    found = find_all(work, read_words(work, query), [(other, with_other)])
+    said = f"{other.text}, from {least} to {most}"
+    return _way(said, query, found, "Fees and rates make amounts differ")
 
 
 def _url(text: str) -> str:

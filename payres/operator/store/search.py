@@ -58,6 +58,9 @@ _ASSET: Final = "(SELECT asset_id FROM wallet_address WHERE id = p.wallet_addres
 SENT: Final = Table(SentRecord, "outgoing_payment p", prefix="p.", payee=PAYEE, asset_id=_ASSET)
 
 
+_OUTGOING: Final = "p.direction = 'outgoing' AND EXISTS (SELECT 1 FROM outgoing_payment WHERE id = p.id"
+
+
 class Worth(NamedTuple):
     """The amounts that a word may stand for: from the least to the most of an asset, in its minor unit."""
 
@@ -135,7 +138,7 @@ def of_payment(word: Word) -> Condition:
         (f"{USED} AND {payer}" if payer else "", values),
         _of_wallet("(SELECT wallet_address_id FROM incoming_payment WHERE id = p.incoming_payment_id)", word),
         (f"p.direction = 'outgoing' AND p.incoming_payment_id IS NULL AND ({payee})", elsewhere),
-        ("EXISTS (SELECT 1 FROM outgoing_payment WHERE id = p.id AND lower(receive_code) = ?)", [word.text]),
+        (f"{_OUTGOING} AND lower(receive_code) = ?)", [word.text]),
         *map(_moved, word.worths),
     )
 
@@ -196,7 +199,7 @@ def _moved(worth: Worth) -> Condition:
     own = "EXISTS (SELECT 1 FROM wallet_address WHERE id = p.wallet_address_id AND asset_id = ?)"
     moved = "p.moved BETWEEN ? AND ? OR cast(p.amount AS integer) BETWEEN ? AND ?"
     arrives = "receive BETWEEN ? AND ? AND receive_code = ? AND receive_scale = ?"
-    there = f"EXISTS (SELECT 1 FROM outgoing_payment WHERE id = p.id AND {arrives})"
+    there = f"{_OUTGOING} AND {arrives})"
     return f"({moved}) AND {own} OR {there}", [*between, *between, asset.id, *between, asset.code, asset.scale]
 
 

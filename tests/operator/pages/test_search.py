@@ -1,10 +1,18 @@
 """The page of the search, as operators read it."""
 
 import re
+from collections.abc import Sequence
 from html import unescape
+from typing import Any
 
 import pytest
 
+from payres.core.store.rows import Table
+from payres.core.store.work import Work
+from payres.operator import search
+from payres.operator.store import search as store
+from payres.operator.store.all_payments import PAYMENTS
+from payres.operator.store.search import find_matches
 from tests.instance import Instance
 from tests.operator.pages.browser import Browser, words_of
 from tests.operator.pages.seed import HOSTILE, Seeded, fail_to_pay_frank, fill
@@ -94,3 +102,24 @@ def test_wallet_elsewhere_leads_to_its_payments(ann: Browser, frank: str) -> Non
     assert {row["title"] for row in rows} == {"Alice pays Frank’s “Fish”"}
     assert "Alice pays Frank’s “Fish” USD 18.00 Outgoing payment " in ann.words(f"/admin/payments/{frank}")
     assert "<title>Alice pays Frank’s “Fish” USD 18.00 ·" in ann.get(f"/admin/payments/{frank}").text
+
+
+def test_kind_is_looked_through_once_a_word_unless_both_are_in_it(
+    payres: Instance, ann: Browser, frank: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But of a wallet that a word names, more payments are looked at than of all."""
+    looked = list[str]()
+
+    def counted(work: Work, table: Table[Any], *given: Any, **more: Any) -> Sequence[Any]:
+        looked.extend([table.source] * ("of_wallet" not in more))
+        return find_matches(work, table, *given, **more)
+
+    monkeypatch.setattr(search, "find_matches", counted)
+    for typed, times in (("nothing nobody", 2), ("frank nobody", 2), ("frank 18.51", 3), ("frank 18.00", 3)):
+        looked.clear()
+        ann.get("/admin/search", q=typed)
+        assert looked.count(PAYMENTS.source) == times, typed
+    payres.client.create_incoming_payment(payres.wallet("bob"))
+    monkeypatch.setattr(store, "NEWEST", 1)
+    assert ann.words("/admin/search", q="18.00").startswith("Nothing for ")
+    assert ann.words("/admin/search", q="alice 18.00").startswith("1 result for ")
