@@ -37,6 +37,8 @@ settings.register_profile("repeated", deadline=None, max_examples=50, derandomiz
 settings.register_profile("explored", deadline=None, max_examples=max(PROPERTY_EXAMPLES, 1), database=None)
 settings.load_profile("explored" if PROPERTY_EXAMPLES else "repeated")
 
+# Programs in Java run once and end: what compiles them more does not pay.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 Refused = Callable[..., dict[str, Any]]
 

@@ -46,8 +46,9 @@ def test_versions_count_up_and_all_files_together_give_the_schema() -> None:
         assert first_difference(connection) is None
 
 
-@pytest.mark.parametrize("number", range(FIRST, NEWEST))
-def test_database_of_each_version_is_migrated_to_the_schema(path: str, number: int) -> None:
+@pytest.mark.parametrize("number", {*range(FIRST, NEWEST, 5), NEWEST - 1})
+def test_database_of_an_earlier_version_is_migrated_to_the_schema(path: str, number: int) -> None:
+    """Of some: those between them take the same steps."""
     with plain(path) as connection:
         make_version(connection, number)
         connection.execute(KEPT)
