@@ -282,7 +282,9 @@ def _allowed(work: Work, language: Language, grant_id: str, wallet: str) -> dict
         return {"may": may, "what": language.say(what, wallet=wallet), "spends": language.say("It cannot spend.")}
     limit = limit_words(language, spending).striptags()
     whom = marked("{limit}, to anyone it chooses, until you stop it.")
-    if spending.receiver:
+    if spending.is_for_a_bill:
+        whom = marked("{limit}, once, for a bill at {receiver}.")
+    elif spending.receiver:
         whom = marked("{limit}, only to {receiver}, until you stop it.")
     receiver = visible_url(spending.receiver or "").host
     return {
@@ -453,7 +455,10 @@ def _failure(work: Work, wallet: WalletRecord, one: WalletMovement, language: La
         return "failed_part", {**values, "whole": language.grouped(whole, wallet.asset)}
     grant = GRANTS.by_id(work, payment.grant_id) if payment.grant_id else None
     spending = spending_of(grant.access) if grant else None
-    return "failed_bill" if spending and spending.is_for_a_bill else "failed", values
+    if spending is None or not spending.is_for_a_bill:
+        return "failed", values
+    asset = payment.terms.asset
+    return "failed_bill", values | {"amount": f"{asset.code} {language.grouped(payment.terms.receive, asset)}"}
 
 
 def _line(language: Language, sentence: str, amount: int, wallet: WalletRecord, found: WalletMovement) -> str:

@@ -52,6 +52,15 @@ def fields(sentence: str) -> set[str]:
     return {name for _, name, _, _ in Formatter().parse(sentence) if name}
 
 
+def test_places_have_the_names_that_stand_on_pages() -> None:
+    for said in sentences().values():
+        for english, sentence in said.items():
+            for place in re.findall(
+                r"(?:under|Home,|Settings,) (Home|Activity|Apps|Settings|Security|Coming up)\b", english
+            ):
+                assert said[place] in sentence, (english, sentence)
+
+
 def test_every_sentence_is_in_the_catalogue_in_each_language_and_none_besides() -> None:
     catalogue = tomllib.loads((ROOT / "payres/html/templates/sentences.toml").read_text(encoding="utf-8"))
     rows = [(english, others) for table in catalogue.values() for english, others in table.items()]

@@ -41,6 +41,7 @@ ORDER: Final = {
     "until": NOW + 3 * DAY,
     "next": NOW + 30 * DAY,
 }
+BILL: Final = "https://shop.example/incoming-payments/0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"
 APP: Final = {"app": "Podcast Player", "host": "tide.example", "grant": "spends"}
 CHOSEN: Final = {"to": "https://tide.example/rent", "fixed": "send", "every": "P1M", "note": "Rent"}
 PLAN: Final = {**ORDER, **CHOSEN, "first": NOW + DAY, "ends": None, "order": "1"}
@@ -112,6 +113,9 @@ def work(tx: Work) -> Work:
     )
     accesses: Mapping[str, OutgoingPaymentAccess] = {
         "spends": OutgoingPaymentAccess(actions=["create"], identifier=own, limits=limits),
+        "bill": OutgoingPaymentAccess(
+            actions=["create"], identifier=own, limits=Limits(debit_amount=limits.debit_amount, receiver=BILL)
+        ),
         "looks": OutgoingPaymentAccess(actions=["list-all", "read-all"], identifier=own),
     }
     found.execute("INSERT INTO client (id, identity, wallet_address, created_at) VALUES (1, 'c', 'c', 1)")
@@ -168,7 +172,7 @@ GATHERED: Final[Mapping[tuple[str, int], tuple[str, str]]] = {
     ),
     ("failed", 0): (
         "Only a part arrived: USD 0.40 of 1.00 to elsewhere.example",
-        "elsewhere.example has USD 0.30 of USD 1.00: then nobody answered.\nUSD 0.40 left alice. The other USD 0.60 is",
+        "elsewhere.example has USD 0.30 of USD 1.00: then nobody answered.\nUSD 0.40 left alice. You still have the ot",
     ),
 }
 
@@ -189,3 +193,17 @@ def test_gathered_in_every_language(work: Work, kind: str, number: int, language
     text = checked(message, language, r"account/notices/stop/1\.[\w-]{43}")
     if language == "en" and message is not None:
         assert (message["Subject"], text[: len(GATHERED[kind, number][1])]) == GATHERED[kind, number]
+
+
+@pytest.mark.parametrize("language", ["en", "de-ch", "es"])
+def test_bill_is_allowed_once_and_fails_with_what_it_asks_for(work: Work, language: str) -> None:
+    text = checked(message_of(work, record("app", language, grant="bill")), language, r"not-me/[\w-]{22}")
+    assert language != "en" or "up to USD 5.00, once, for a bill at shop.example." in " ".join(text.split())
+    deposit(work, "alice", "9.00")
+    paid = send_away(work, "alice", 100)
+    end_sending(work, paid, "Nothing has arrived for 30 seconds.")
+    work.execute("UPDATE outgoing_payment SET grant_id = 'bill', receive = 90 WHERE id = ?", (paid,))
+    message = message_of(work, record("failed", language, wallet=1, since=NOW - 1, items=[paid], more=False))
+    checked(message, language, r"account/notices/stop/1\.[\w-]{43}")
+    assert message is not None
+    assert message["Subject"].endswith(("USD 0.90", "USD 0,90"))
