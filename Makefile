@@ -52,7 +52,7 @@ check: $(VENV)/.dev ## Formatter, linter, type checker, dead code, the map of th
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/vulture
-	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_schema_promises.py
+	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_schema_promises.py tests/simulation/test_planted.py
 
 format: $(VENV)/.dev ## Let the formatter and linter fix what they can
 	$(BIN)/ruff check --fix .

@@ -1,4 +1,5 @@
-"""`make simulate PLANTED=1`: which seed finds each planted fault, a small wrong change of the program."""
+"""`make simulate PLANTED=1`: which seed finds each planted fault, a small wrong change of the program. Those of which
+the patch says that no seed does are for the tests that it names."""
 
 import argparse
 import os
@@ -11,10 +12,11 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 TOP: Final = Path(__file__).parents[2]
 PATCHES: Final = Path(__file__).parent / "planted"  # each begins with a line that says what is wrong
+NOT_BY_A_SEED: Final = "Not by a seed, but by "
 SEEDS: Final = 200
 LINKED: Final = ("tests", "schema.sql", "pyproject.toml")
 
@@ -55,20 +57,32 @@ def at_least_one(text: str) -> int:
 
 
 def look_for(name: str, seeds: Sequence[str], running: list[subprocess.Popen[str]]) -> tuple[str, str, str, str]:
-    """Runs seeds of the program with a planted fault, one after the other, to the first violation: with what it does,
-    that seed and the violation, which are empty if there is none. What is `running` may be ended."""
-    about = (PATCHES / f"{name}.patch").read_text().partition("\n")[0]
+    """Runs seeds of the program with a planted fault, one after the other, or tests, to the first violation: with what
+    the fault does, that seed and the violation, which are empty if there is none. What is `running` may be ended."""
+    about, tests = described(name)
     with tempfile.TemporaryDirectory() as folder:
         plant(name, Path(folder))
-        command = [sys.executable, "-m", "tests.simulation", *seeds, "--jobs", "1", "--no-shrink"]
-        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        looks = (
+            ("pytest", "-qx", "--tb=no", tests) if tests else ("tests.simulation", *seeds, "--jobs=1", "--no-shrink")
+        )
+        command, environment = [sys.executable, "-m", *looks], os.environ | {"PYTHONPATH": folder}
+        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        process = subprocess.Popen(command, cwd=folder, env=environment, **pipes)
         running.append(process)
         said, _ = process.communicate()
         running.remove(process)
-    violation = re.search(r"^SEED (\d+): (.*)", said, re.MULTILINE)
+    violation = re.search(r"^(?:SEED|(FAILED)) (.+?)(?:: (.*))?$", said, re.MULTILINE)
     if violation is None and process.returncode:
         raise RuntimeError(f"{name}: {said}")
-    return (name, about, f"seed {violation[1]}", violation[2]) if violation else (name, about, "", "")
+    if violation is None:
+        return name, about, "", ""
+    return name, about, *(("tests", violation[2]) if violation[1] else (f"seed {violation[2]}", violation[3]))
+
+
+def described(name: str) -> tuple[str, str]:
+    """What a planted fault does, and the file of the tests that find it; "" if seeds do."""
+    about, second, *_ = (PATCHES / f"{name}.patch").read_text(encoding="utf-8").splitlines()
+    return about, second.partition(NOT_BY_A_SEED)[2]
 
 
 def plant(name: str, folder: Path) -> None:
