@@ -417,7 +417,7 @@ def test_silent_server_holds_one_page_up_and_for_a_moment(
         assert f"{shop.host} did not answer: what" in words_of(
             asked.page()
         )  # nobody waits again, and it is not asked again
-        assert len(shop.asked) == 1
+        wait_until(lambda: len(shop.asked) == 1)  # a busy machine asks a moment later
         shop.answers.clear()
         shop.stopped.set()
         wait_until(lambda: asked.record is not None)
