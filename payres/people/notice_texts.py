@@ -296,7 +296,7 @@ def _allowed(work: Work, language: Language, grant_id: str, wallet: str) -> dict
 
 def _order(language: Language, data: Data) -> dict[str, Any]:
     """Why a standing order was not paid, and what is next."""
-    again = language.moment(data["again"]) if data["again"] else None
+    again = _moment(language, data["again"]) if data["again"] else None
     because = failure_of(language, data["problem"], data["host"])
     if data["problem"] == "wallet":
         because = language.say("{wallet} had too little", wallet=data["wallet"])

@@ -139,6 +139,8 @@ def checked(message: EmailMessage | None, language: str, links: str = "") -> str
     text = text_of(message)
     said = f"{message['Subject']}\n{text}"
     assert not re.search(r"www\.|98.?765|[{}<>]|&\w+;|\bNone\b", said), said
+    near = r"\b(today|tomorrow|yesterday|heute|morgen|gestern|hoy|mañana|ayer)\b"
+    assert not re.search(near, text, re.I), "it is read on another day"
     found = re.findall(r"https?:\S+", said)
     assert [bool(re.fullmatch(rf"https://harbour\.example/{links}", one)) for one in found] == [True] * bool(links)
     lines = text.splitlines()
