@@ -260,7 +260,7 @@ def set_rate(
     work: Work,
     base: Annotated[str, said(label="Currency")],
     counter: Annotated[str, said(label="Priced in")],
-    rate: Annotated[RateText, said("An exact decimal, such as 0.92.", label="One buys")],
+    rate: Annotated[RateText, said("An exact decimal, such as 0.92.", label="One {base} buys", unit_of="counter")],
 ) -> RateRecord:
     """Set how many COUNTER one BASE buys. The way back follows from it, unless you set that too.
 

@@ -43,6 +43,7 @@ def said(
     choices: Collection[str] = (),
     is_long: bool = False,
     label: str = "",
+    unit_of: str = "",
     hint: str = "",
     asks: str = "",
     unless: tuple[str, str] | None = None,
@@ -59,7 +60,8 @@ def said(
     `option` and `metavar` are for the command, and `typed` converts what was typed there or in a form to the value of
     the rule. Only words in `choices` can be chosen; of several a form has those that it `offers` for the thing, each
     with what it is and more, all of them marked. A `secret` can be read from a file, and a text that `is_long` has
-    several lines. A form calls it by the `label`, or else by its name; below that is the `hint`, or else the words.
+    several lines. A form calls it by the `label`, in which a code of another field stands for its name in braces, or
+    else by its name; below that is the `hint`, or else the words. It is in the currency that the field `unit_of` has.
 
     More of commands, which alone have an input `of_commands`: one for a secret `asks` for it if it was not given; one
     cannot be given with another, `unless` names it and says why; a choice has `flags` with their help; the content of a
@@ -68,7 +70,7 @@ def said(
     extra: dict[str, Any] = {"option": option, "metavar": metavar, "typed": typed, "choices": choices}
     extra |= {"is_secret": secret, "is_long": is_long, "label": label, "hint": hint, "asks": asks, "unless": unless}
     extra |= {"flags": flags, "is_of_commands": of_commands, "is_file": file, "inline": inline, "given_by": given_by}
-    extra |= {"offers": offers}
+    extra |= {"offers": offers, "unit_of": unit_of}
     kept = {name: one for name, one in extra.items() if one not in ("", None, ()) and one is not False}
     return Meta(description=words or None, extra=kept, **schema)
 

@@ -1,6 +1,7 @@
 """The forms of operations: what they will do is looked over, and what others did meanwhile is shown."""
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -47,6 +48,7 @@ CHANGED: Final = "Somebody has changed it since you looked it over: look again."
 AGAIN: Final = "again"  # the field with the id of what was made before, and is made once more on purpose
 ASKED: Final = "Your own name for it; if another one has it, you see that one first."
 TYPE_AGAIN: Final = "Type it again: a page keeps no secret."
+CODE: Final = re.compile("[!-~]{1,32}")  # of a currency
 FORM: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -417,6 +419,9 @@ class OperationPage:
     ) -> Sequence[Field]:
         """The fields; secrets have their values only where these are looked over, to be sent again."""
         present, found = self._present(thing), []
+        codes = {name: text for name, text in form.items() if CODE.fullmatch(text)}
+        named = defaultdict(lambda: "unit", codes)
+        units = {"amount": getattr(thing, "asset_code", ""), "percent": "%"}
         for one in self._inputs:
             kind, derived = one.kind_of_field, one.name.rstrip("_").replace("_", " ").capitalize()
             text, default = present.get(one.name), "" if one.name in self.form.needs else one.default
@@ -426,13 +431,13 @@ class OperationPage:
             found.append(
                 Field(
                     name=one.name,
-                    label=one.extra.get("label") or FIELDS.get(one.name, derived),
+                    label=(one.extra.get("label") or FIELDS.get(one.name, derived)).format_map(named),
                     words=ASKED if "is_reference" in one.extra and AGAIN in self.operation.inputs else one.hint,
                     kind=kind,
                     value="" if kind == "secret" and not is_looked_over else value,
                     was=was,
                     options=one.choices,
-                    unit={"amount": getattr(thing, "asset_code", ""), "percent": "%"}.get(kind, ""),
+                    unit=codes.get(one.extra.get("unit_of", ""), units.get(kind, "")),
                     shown=_understood(one, value),
                     problem=problems.get(one.name, ""),
                     is_required=self._needs(one) and "is_reference" not in one.extra,

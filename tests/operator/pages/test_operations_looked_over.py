@@ -143,6 +143,9 @@ def test_rate_is_set_all_the_same_after_a_look(payres: Instance, ann: Browser) -
     for code in ("LOA", "LOB"):
         payres.create_wallet(f"in-{code.lower()}", asset=code)
     payres.write(lambda work: assets.set_rate(work, "LOA", "LOB", "0.92"))
+    assert "Currency Priced in One unit buys An exact decimal" in ann.words("/admin/set-rate")
+    assert "One LOA buys An exact decimal, such as 0.92. LOB" in ann.words("/admin/set-rate", base="LOA", counter="LOB")
+    assert "One unit buys" in ann.words("/admin/set-rate", base="LOA or so {rate}")
     asked = ann.send("/admin/set-rate", choice="set", base="LOA", counter="LOB", rate="9.20")
     words = words_of(asked)
     assert "One LOA buys LOB 9.20? That is 10 times as much Is a point in the wrong place?" in words
