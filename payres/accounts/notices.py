@@ -138,9 +138,11 @@ def gather(work: Work, owner_id: int, kind: str, wallet_id: int, item: str, even
     if last is not None and is_waiting and last.address == address.email and "until" not in last.data:
         add_item(work, last, item)
         return
-    since, after, send_at = address.confirmed_at, 0, work.now + (HOUR if rate == "hour" else 0)
+    # Without a mail before, which may be deleted: what came earlier is too old, or was told.
+    since, after = max(address.confirmed_at, event.created_at - mail.TOO_OLD), 0
+    send_at = work.now + (HOUR if rate == "hour" else 0)
     if last is not None:
-        since = max(since, last.data.get("until", last.data["since"]))
+        since = max(address.confirmed_at, last.data.get("until", last.data["since"]))
         after = last.data.get("upto", last.data.get("after", 0)) if since > address.confirmed_at else 0
         sent_at = None if is_waiting and "until" in last.data else last.sent_at or last.created_at
         send_at = max(send_at, min(sent_at or work.now, work.now) + HOUR)

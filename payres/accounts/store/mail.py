@@ -18,6 +18,7 @@ from payres.core.store.work import Transaction, Work
 
 SECRET: Final = "mail"  # noqa: S105 - the name of the secret that signs links to end notices
 MailRate = Literal["off", "hour", "once"]
+TOO_OLD: Final = 3 * DAY  # events and mails that nobody waits for any more, as after a restore
 KEPT: Final = Rule("mail", "created_at", "id", after=30 * DAY)
 DUE: Final = DueKind(
     name="mail", table="mail", due="send_at", key=("id",), party="mail.owner_id", at_once=4, of_party=1, longest=DAY
