@@ -314,7 +314,7 @@ async def finds_a_payment_and_sends_it_back(day: Operator, server: Instance) -> 
 async def decides_on_a_grant(day: Operator) -> None:
     await day.follow("Grants")
     await day.search("example shop")
-    await day.go(day.row("pending"), re.compile("asks to pay up to USD 50.00"))
+    await day.go(day.page.get_by_role("link").filter(has_text="pending"), re.compile("asks to pay up to USD 50.00"))
     await day.fill(reason="She called")
     await day.press("Approve", "Decide in the owner's name?")
     await day.is_fine()
