@@ -14,7 +14,7 @@ from payres.accounts.asking import PASSWORDS
 from payres.accounts.cookies import browser_of, set_signed_out
 from payres.accounts.second_step import signed_out
 from payres.accounts.sessions import HalfSignIn, SignedIn
-from payres.accounts.sign_in import SignIn
+from payres.accounts.sign_in import Entered, SignIn
 from payres.accounts.visits import Act, Place, Unasked, Visit
 from payres.core.protocol.errors import DomainError, MethodNotAllowed, SignInFailed
 from payres.html.forms import Form, carried, carrying, here, not_of_page, read_form
@@ -55,11 +55,7 @@ async def answer(
 
 
 async def _enter(
-    signs: SignIn[V],
-    request: Request,
-    entered: SignedIn | HalfSignIn | Response,
-    form: Form,
-    again: Mapping[str, Act],
+    signs: SignIn[V], request: Request, entered: Entered, form: Form, again: Mapping[str, Act]
 ) -> Response:
     """The page in the session that was opened, with what was typed before; nothing of that is done unseen."""
     response, typed = redirect(here(request)), carried(form)

@@ -39,6 +39,7 @@ from payres.html.forms import Form, here, read_form
 from payres.html.html import redirect
 
 V_co = TypeVar("V_co", bound=Visit, covariant=True)
+Entered = SignedIn | HalfSignIn | Response  # who is in, or waits for a second step; else the page that says why not
 
 
 class SignIn(ABC, Generic[V_co]):
@@ -86,7 +87,7 @@ class SignIn(ABC, Generic[V_co]):
         """What asks for a second step."""
         return Asking(self.cookies, self.asks)
 
-    async def by_form(self, request: Request, form: Form) -> SignedIn | HalfSignIn | Response | None:
+    async def by_form(self, request: Request, form: Form) -> Entered | None:
         """What comes of a form of the sign-in page, or of the one that asks for a second step; None of all others."""
         choice = form.get("choice")
         try:
@@ -101,7 +102,7 @@ class SignIn(ABC, Generic[V_co]):
             return response
         return self.show_sign_in(request, None, {}) if choice == "start-over" else None
 
-    async def _by_name(self, request: Request, form: Form, name: str) -> SignedIn | HalfSignIn:
+    async def _by_name(self, request: Request, form: Form, name: str) -> Entered:
         browser = browser_of(request, self.cookies)
 
         def find(work: Work) -> tuple[Account, bytes | None]:
@@ -110,9 +111,7 @@ class SignIn(ABC, Generic[V_co]):
         account, known = await context_of(request).database.read(find)
         return await self.by_password(request, account, known, form)
 
-    async def by_password(
-        self, request: Request, account: Account, known: bytes | None, form: Form
-    ) -> SignedIn | HalfSignIn:
+    async def by_password(self, request: Request, account: Account, known: bytes | None, form: Form) -> Entered:
         """Checks the password, and signs in or waits for the second step; `known` is the browser's hash if the account
         knows it.
 
@@ -131,9 +130,7 @@ class SignIn(ABC, Generic[V_co]):
         unit = partial(sessions.begin, kind=kind, verified=account, browser=browser, seen=seen)
         return await context_of(request).database.write(unit)
 
-    async def by_step(
-        self, request: Request, form: Form, after: str, only: Account | None = None
-    ) -> SignedIn | Response:
+    async def by_step(self, request: Request, form: Form, after: str, only: Account | None = None) -> Entered:
         """Signs in with the second step in a form, which completes a half sign-in or stands in for the password too, of
         `only` this account if given; or asks for it again, to lead to the page `after`.
 
@@ -162,7 +159,7 @@ class SignIn(ABC, Generic[V_co]):
             raise signed_out()
         return self.asking.half(request, after, found, 401, done, form)
 
-    def enter(self, request: Request, response: Response, entered: SignedIn | HalfSignIn | Response) -> Response:
+    def enter(self, request: Request, response: Response, entered: Entered) -> Response:
         """The response in the session that was opened, or with a half sign-in, for which it asks for the second step;
         that which was no sign-in instead."""
         if isinstance(entered, Response):

@@ -10,7 +10,8 @@ from starlette.responses import Response
 from payres.accounts import cookies
 from payres.accounts.second_factors import STEPS, alone
 from payres.accounts.second_step import signed_out
-from payres.accounts.sessions import HalfSignIn, SignedIn, check_csrf, close_session, csrf_token
+from payres.accounts.sessions import check_csrf, close_session, csrf_token
+from payres.accounts.sign_in import Entered
 from payres.accounts.store.owners import OF_OWNERS
 from payres.core.grants import consent
 from payres.core.grants.access import granted_access
@@ -146,7 +147,7 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
         return _explain(request, found, error)
 
 
-async def _enter(request: Request, way: Awaitable[SignedIn | HalfSignIn | Response]) -> Response:
+async def _enter(request: Request, way: Awaitable[Entered]) -> Response:
     return OWNER_SIGN_IN.enter(request, html.redirect(_path(request)), await way)
 
 

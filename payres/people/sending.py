@@ -232,10 +232,8 @@ async def show(visit: OwnerVisit) -> Response:
         return await _ask_price(visit, Wish(to=given["bill"]))
     if "again" in given:
         visit, price = await _find_price(visit, given["again"])
-        wish: Wish = price.wish
-    else:
-        wish = Wish(to=given.get("to", ""), amount=given.get("amount", ""), note=given.get("note", ""))
-    return await _show_form(visit, wish)
+        return await _show_form(visit, price.wish)
+    return await show_typed(visit, given)
 
 
 async def ask(visit: OwnerVisit, form: Form) -> Response:
