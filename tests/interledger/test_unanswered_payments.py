@@ -95,12 +95,13 @@ class Road:
 @pytest.fixture
 def road(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Road]:
     """Both ledgers must hold in the end, with nothing in flight."""
+    waits = Waits(monkeypatch)  # before servers rest for a second
     with network(tmp_path, "a", "b") as (a, b):
         peer(a, b, max_packet=100)
         hurried(a, first_round=20)
         with lossy_link(f"{b.base_url}/ilp") as link:
             change(a, "b", url=link.url)
-            yield Road(a, b, link, Waits(monkeypatch))
+            yield Road(a, b, link, waits)
         for server in (a, b):
             server.check_ledger()
             assert not server.read(lambda tx: packets.prepared_packets(tx, 1))
