@@ -111,7 +111,6 @@ LINK: Final = Shape(
         *("operators", "Nobody can sign in to the pages yet", "Operators"),
         page="/operators",
         menu="Server",
-        about="Who may use these pages. If nobody can sign in, `payres admin link` on the server lets somebody in.",
         advice="`payres admin link` lets the first one in",
     ),
 )

@@ -435,7 +435,6 @@ async def lets_another_in(day: Operator, bea: Operator) -> None:
     """Who may look at everything, until she may do everything, and is removed while she is at it."""
     await day.follow("Server", "Health")
     await day.follow("Operators")
-    await day.follow("New operator")
     await day.fill(name="Bea")
     await day.use(day.page.get_by_label("reads"))
     await day.press("Look it over", "New operator?")
@@ -451,7 +450,7 @@ async def lets_another_in(day: Operator, bea: Operator) -> None:
     await bea.follow("Server", "Health")
     await bea.follow("Backups")
     await expect(bea.page.get_by_role("button", name="Make one now")).to_be_hidden()
-    await day.follow("Bea")
+    await day.follow("Change Bea", "Bea")
     await day.follow("Change the role")
     await day.use(day.page.get_by_label("full"))
     await day.press("Look it over", "Change the role?")

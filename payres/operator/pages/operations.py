@@ -357,7 +357,7 @@ class OperationPage:
             beyond=refused,
             fields=[
                 _with_offers(one._replace(words=says.get(one.name, one.words)), offers.get(one.name, {}), form)
-                for one in self._fields(visit, form, problems, subject.thing, bool(is_looked_over))
+                for one in self.fields(form, problems, subject.thing, bool(is_looked_over))
                 if offers.get(one.name) != {}
             ],
             changes=[(label, before, after) for (label, before), (_, after) in changes if before != after],
@@ -414,8 +414,12 @@ class OperationPage:
         typed = {name: form[name] for one in [*names, SECRETS] for name in (one, f"{WAS}{one}") if form.get(name)}
         return f"{visit.request.scope['raw_path'].decode('ascii')}?{urlencode(typed)}"
 
-    def _fields(
-        self, visit: OperatorVisit, form: Form, problems: Mapping[str, str], thing: Any, is_looked_over: bool
+    def fields(
+        self,
+        form: Mapping[str, str] = {},
+        problems: Mapping[str, str] = {},
+        thing: Any = None,
+        is_looked_over: bool = False,
     ) -> Sequence[Field]:
         """The fields; secrets have their values only where these are looked over, to be sent again."""
         present, found = self._present(thing), []
@@ -466,7 +470,7 @@ class OperationPage:
             " and ".join(dict.fromkeys(by.values())),
             max(at, key=lambda name: getattr(entries[name], "id", "")),
         )
-        fields = self._fields(visit, error.merged(form), {}, subject.thing, is_looked_over=False)
+        fields = self.fields(error.merged(form), {}, subject.thing)
         long = {one.name for one in fields if one.kind == "long" and one.name in theirs}
         hints = _hints(error, by, at, who) | dict.fromkeys(long, "Take over from above what shall stay.")
         hints |= {one.name: TYPE_AGAIN for one in fields if one.kind == "secret" and form.get(one.name)}

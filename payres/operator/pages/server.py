@@ -9,12 +9,16 @@ from starlette.responses import Response
 
 from payres.core.process.settings import LoadedSettings, Settings
 from payres.core.protocol.clock import format_time
+from payres.core.protocol.identifiers import new_id
 from payres.core.store.connections import free_bytes
 from payres.html.preferences import chosen_zone, clocks
 from payres.operator.backups import BACKUP, NONE, list_backups, make
 from payres.operator.declared.declarations import operation_of
 from payres.operator.declared.shapes import Cell, Column, DataTable, format_size, make_table
 from payres.operator.ledger import check
+from payres.operator.operators import list_operators, make_link
+from payres.operator.pages.lists import show_list
+from payres.operator.pages.operations import OperationPage
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.services import operator_of
 
@@ -28,6 +32,16 @@ CHECK_COLUMNS: Final = (
     Column("Looked at", "examined", "number"),
     Column("Found", lambda one: "; ".join(one.breaches), "long"),
 )
+
+
+async def operators_page(visit: OperatorVisit) -> Response:
+    """Who may use these pages, beside the form that lets somebody in; with a query a list, as CSV."""
+    if visit.request.query_params:
+        return await show_list(visit, operation_of(list_operators))
+    found = await visit.read(lambda work: operation_of(list_operators).run(work, {}).result)
+    forms = visit.forms([make_link])
+    fields = [one for form, _ in forms for one in OperationPage(operation_of(make_link), form).fields()]
+    return visit.show("operators.html", operators=found, forms=forms, fields=fields, once=new_id())
 
 
 async def backups_page(visit: OperatorVisit) -> Response:

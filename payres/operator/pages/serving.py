@@ -54,6 +54,7 @@ PAGES: Final[Mapping[str, Callable[..., Any]]] = {
     "/due": due.page,
     "/health": health.page,
     "/health/ledger": server.check_page,
+    "/operators": server.operators_page,
     "/settings": server.settings_page,
     "/search": search.page,
 }
