@@ -203,8 +203,8 @@ def _note_missing(work: Work, base: str, counter: str) -> None:
     """Notes the pair in memory, because an error undoes what the unit stores. Clients can make up the currencies of
     receivers on other servers, so those have a bound and do not push out this server's own."""
     noted = work.environment.metrics.missing_rates
-    if len(noted) < MAX_MISSING_RATES or (base, counter) in noted or {base, counter} <= {*accounts.list_codes(work)}:
-        noted[base, counter] += 1
+    if len(noted) < MAX_MISSING_RATES or {base, counter} <= {*accounts.list_codes(work)}:
+        noted.add((base, counter))
 
 
 def _works(debit: int, fee: Fee, rate: Fraction, remaining: int | None) -> bool:

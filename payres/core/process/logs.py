@@ -178,8 +178,7 @@ class Metrics:
         self.requests: dict[tuple[str, str, int], Histogram] = {}  # seconds by route, method, status
         self.errors: Counter[str] = Counter()  # by code
         self.events: Counter[str] = Counter()  # by type
-        # How often rates were wanted, by the codes of their currencies, until they are stored.
-        self.missing_rates: Counter[tuple[str, str]] = Counter()
+        self.missing_rates: set[tuple[str, str]] = set()  # the codes of pairs, until they are stored
         self.batch_sizes = Histogram(UNITS)  # units per commit
         self.transaction_seconds = Histogram(SECONDS)  # of writes, COMMIT included
 

@@ -1,6 +1,6 @@
 """SQL of pairs of currencies that somebody wanted to pay between, and that had no valid rate."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from payres.core.protocol.clock import DAY
@@ -12,7 +12,8 @@ MISSING_RATES_KEPT: Final = 7 * DAY
 
 
 class MissingRate(NamedTuple):
-    """How often somebody wanted to pay between two currencies, `since` when in microseconds UTC."""
+    """How often somebody wanted to pay between two currencies, `since` when in microseconds UTC. A unit that raises may
+    run twice, so what was wanted between two notes counts once."""
 
     base: str
     counter: str
@@ -20,15 +21,15 @@ class MissingRate(NamedTuple):
     times: int
 
 
-def note_missing_rates(work: Work, wanted: Mapping[tuple[str, str], int]) -> None:
-    """Stores how often somebody wanted to pay between these currencies, which have no valid rate, and deletes what is
-    old, of a clock that was ahead, or beyond the limit."""
+def note_missing_rates(work: Work, pairs: Iterable[tuple[str, str]]) -> None:
+    """Stores that somebody wanted to pay between these currencies, which have no valid rate, and deletes what is old,
+    of a clock that was ahead, or beyond the limit."""
     is_recent, times = lasting("asked_at", work.now - MISSING_RATES_KEPT, MISSING_RATES_KEPT)
     work.execute(f"DELETE FROM missing_rate WHERE NOT {is_recent}", times)
     work.executemany(
-        "INSERT INTO missing_rate (base_code, counter_code, asked_at, began_at, times) VALUES (?, ?, ?, ?, ?)"
-        " ON CONFLICT DO UPDATE SET asked_at = excluded.asked_at, times = times + excluded.times",
-        [(*pair, work.now, work.now, number) for pair, number in wanted.items()],
+        "INSERT INTO missing_rate (base_code, counter_code, asked_at, began_at) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET asked_at = excluded.asked_at, times = times + 1",
+        [(*pair, work.now, work.now) for pair in pairs],
     )
     kept = (
         "SELECT base_code, counter_code FROM missing_rate ORDER BY base_code IN"

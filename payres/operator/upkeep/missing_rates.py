@@ -46,7 +46,7 @@ def some(names: Sequence[str]) -> str:
 
 async def store_missing_rates(database: Database, metrics: Metrics) -> float:
     """Stores which rates were missing, for pages and commands; returns the seconds until the next time."""
-    if wanted := metrics.missing_rates.copy():
-        await database.write(partial(missing_rates.note_missing_rates, wanted=wanted))
-        metrics.missing_rates -= wanted
+    if pairs := {*metrics.missing_rates}:
+        await database.write(partial(missing_rates.note_missing_rates, pairs=pairs))
+        metrics.missing_rates.difference_update(pairs)
     return NOTES_SECONDS

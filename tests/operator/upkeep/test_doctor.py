@@ -1,5 +1,4 @@
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from functools import partial
@@ -300,7 +299,7 @@ def test_currencies_that_clients_make_up_are_few_and_push_out_no_others(work: Wo
     assert len(work.environment.metrics.missing_rates) == MAX_MISSING_RATES + 1
     later = work_at(work, work.now + DAY, work.settings)
     missing_rates.note_missing_rates(
-        later, work.environment.metrics.missing_rates | Counter(("USD", code) for code in made_up)
+        later, [*work.environment.metrics.missing_rates, *(("USD", code) for code in made_up)]
     )
     work.environment.metrics.missing_rates.clear()
     stored = [one[:2] for one in missing_rates.missing_rates(later)]
@@ -310,17 +309,17 @@ def test_currencies_that_clients_make_up_are_few_and_push_out_no_others(work: Wo
     assert note.fix is None, "a stranger raises no alarm"
     assert re.fullmatch(rf"no valid rate for A../USD(, A../USD){{7}} and {MAX_MISSING_RATES - 9} others: .*", note.seen)
     for now in (work.now, later.now + 7 * DAY + 1):  # the clock was ahead; and a week later
-        missing_rates.note_missing_rates(work_at(work, now), {})
+        missing_rates.note_missing_rates(work_at(work, now), [])
         assert number(work, "SELECT count(*) FROM missing_rate") == 0
-        missing_rates.note_missing_rates(later, {("USD", "ZWG"): 1})
+        missing_rates.note_missing_rates(later, [("USD", "ZWG")])
 
 
 def test_rate_that_was_set_is_not_missing(work: Work) -> None:
     for code in ("USD", "EUR"):
         wallets.create_wallet(work, code.lower(), code, 2, None, None)
     there, back = ("USD", "EUR"), ("EUR", "USD")
-    for days, wanted in ((8, {there: 5}), (6, {back: 1}), (2, {back: 2}), (0, {there: 1})):
-        missing_rates.note_missing_rates(work_at(work, NOW - days * DAY), wanted)
+    for days, wanted in ((8, there), (6, back), (2, back), (1, back), (0, there)):
+        missing_rates.note_missing_rates(work_at(work, NOW - days * DAY), [wanted])
     finding = found(work)["rate EUR/USD"]
     assert (finding.seen, finding.since) == ("no rate from EUR to USD: wanted 4 times", NOW - 6 * DAY)
     assets.set_rate(work, "USD", "EUR", "0.9")
