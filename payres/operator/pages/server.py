@@ -12,11 +12,11 @@ from payres.core.protocol.clock import format_time
 from payres.core.protocol.identifiers import new_id
 from payres.core.store.connections import free_bytes
 from payres.html.preferences import chosen_zone, clocks
+from payres.operator import operators
 from payres.operator.backups import BACKUP, NONE, list_backups, make
 from payres.operator.declared.declarations import operation_of
 from payres.operator.declared.shapes import Cell, Column, DataTable, format_size, make_table
 from payres.operator.ledger import check
-from payres.operator.operators import list_operators, make_link
 from payres.operator.pages.lists import show_list
 from payres.operator.pages.operations import OperationPage
 from payres.operator.pages.sign_in import OperatorVisit
@@ -37,10 +37,10 @@ CHECK_COLUMNS: Final = (
 async def operators_page(visit: OperatorVisit) -> Response:
     """Who may use these pages, beside the form that lets somebody in; with a query a list, as CSV."""
     if visit.request.query_params:
-        return await show_list(visit, operation_of(list_operators))
-    found = await visit.read(lambda work: operation_of(list_operators).run(work, {}).result)
-    forms = visit.forms([make_link])
-    fields = [one for form, _ in forms for one in OperationPage(operation_of(make_link), form).fields()]
+        return await show_list(visit, operation_of(operators.list_operators))
+    found = await visit.read(lambda work: operation_of(operators.list_operators).run(work, {}).result)
+    forms = visit.forms([operators.make_link])
+    fields = [one for form, _ in forms for one in OperationPage(operation_of(operators.make_link), form).fields()]
     return visit.show("operators.html", operators=found, forms=forms, fields=fields, once=new_id())
 
 
