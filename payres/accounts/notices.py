@@ -1,4 +1,4 @@
-"""The rules of notices by mail: an owner's address, which is confirmed by a code, what is wanted, and what is told.
+"""The rules of notices by mail: an owner's address, which is confirmed by a code, what is wanted, and the notices.
 
 Units store mails; a worker sends them after the commit, so that nothing waits for a mail server.
 """
@@ -31,7 +31,7 @@ from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.html.language import Language
 
-# What an owner is told of, besides the kinds that are gathered.
+# What an owner is notified of, besides the kinds that are gathered.
 _OfSecurity = Literal["codes_on", "codes_off", "recovery_codes", "passkey_added", "passkey_removed", "passkey_suspect"]
 _OfRemoval = Literal["remove_factors", "factors_removed", "keep_factors"]
 _OfApps = Literal["app", "grant_by_operator", "key_added"]
@@ -138,7 +138,7 @@ def gather(work: Work, owner_id: int, kind: str, wallet_id: int, item: str, even
     if last is not None and is_waiting and last.address == address.email and "until" not in last.data:
         add_item(work, last, item)
         return
-    # Without a mail before, which may be deleted: what came earlier is too old, or was told.
+    # Without a mail before, which may be deleted: what came earlier is too old, or in a mail.
     since, after = max(address.confirmed_at, event.created_at - mail.TOO_OLD), 0
     send_at = work.now + (HOUR if rate == "hour" else 0)
     if last is not None:

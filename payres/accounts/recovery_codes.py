@@ -25,7 +25,7 @@ class RecoveryCodes(TypedStep):
     name = "recovery codes"
     ways: Mapping[str, str] = {"recovery code": marked("Recovery code")}
     choice, field, template = CODES.choice, CODES.field, CODES.template
-    off = "recovery_codes"  # of which nobody is told: they go with the last factor
+    off = "recovery_codes"  # of which nobody is notified: they go with the last factor
     kept = ("recovery_code",)
     heading = marked("Confirm that it is you")
     stands_in = True

@@ -123,7 +123,7 @@ def open_session(
     sessions.insert_session(work, kind, id_hash, verified.id, work.now, wallet_id, verified_at, seen)
     if way is not None:
         noted(work, kind, verified.id, way, seen)
-    # Who has changed the password in this unit is told of that alone.
+    # Who has changed the password in this unit is notified of that alone.
     if is_new and kind is OF_OWNERS and verified.unlocked_at != work.now:
         where = {"session": id_hash.hex(), "known": hash_secret(known).hex() if known else None, **seen._asdict()}
         used = [one.name for one in passkeys_of(work, kind, verified.id) if one.last_used_at == work.now]

@@ -40,7 +40,7 @@ BillState = Literal["unpaid", "part", "open", "paid", "expired", "cancelled"]
 LATE_SECONDS: Final = 30  # between the refreshes of a page once the money is overdue
 # Refresh intervals in seconds of pages that go on by themselves.
 REFRESHES: Final[Mapping[str, int]] = {"made": 2, "moment": 2, "waiting": 5, "unclear": 5, "late": LATE_SECONDS}
-STATUSES: Final = {"elsewhere": 403, "forged": 400}  # by page; 200 for all others
+STATUSES: Final = {"other_browser": 403, "forged": 400}  # by page; 200 for all others
 # Sentences on the payer's wallet, by the reason of an error.
 PROBLEMS: Final[Mapping[str, str]] = {
     "no_address": marked("This is no wallet address. It looks like $wallet.example/you; your wallet shows it."),
@@ -189,7 +189,7 @@ async def answer_return(request: Request) -> Response:
         raise MethodNotAllowed("GET, HEAD")
     context, query, back = context_of(request), request.url.query, await _find(request)
     if not back.found.is_of(form_secret(request)):
-        return _show(request, back, "elsewhere")
+        return _show(request, back, "other_browser")
     if request.method == "GET":
         is_new = back.found.record.state == "asked"
         if is_new and not await checkout.take_back(context, back.found, query):
@@ -225,8 +225,8 @@ async def _begin(request: Request, bill: Bill, payers: Payers, now_shown: str, f
         url = await checkout.begin(context, bill.payment, bill.wallet, amount, payer, browser, shown)
         if url is not None:
             return redirect(url)
-        told = language.say("Meanwhile your first payment has gone on. Look in your wallet before you pay again.")
-        problems, status, shown = {"": str(told)}, 409, now_shown
+        said = language.say("Meanwhile your first payment has gone on. Look in your wallet before you pay again.")
+        problems, status, shown = {"": str(said)}, 409, now_shown
     except Mistyped as error:
         problems, status = {"amount": str(error)}, 400
     except DomainError as error:
@@ -264,7 +264,7 @@ def _show(request: Request, back: Back, word: str) -> Response:
         "word": word,
         "amount": language.money(record.amount, bill.wallet.asset),
         # Only the browser that began the checkout may see the payer's address.
-        "payer": None if word == "elsewhere" else visible_url(record.payer),
+        "payer": None if word == "other_browser" else visible_url(record.payer),
         "host": record.silent or visible_url(record.payer).host,
         "is_silent": record.silent is not None,
         "paid_at": language.moment(record.changed_at) if word == "paid" else None,

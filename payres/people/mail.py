@@ -1,4 +1,4 @@
-"""What owners are told by mail: events become mails, and a mail is written when it is due."""
+"""What owners are notified of by mail: events become mails, and a mail is written when it is due."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -78,11 +78,11 @@ def tell_of_events(work: Work) -> None:
     last = min(last_sequence(work), after + EVENTS_AT_ONCE)
     for event in mail.events_for_owners(work, after, last):
         if work.now - event.created_at < mail.TOO_OLD:
-            _tell(work, event)
+            _notify_owners(work, event)
     mail.set_cursor(work, last)
 
 
-def _tell(work: Work, event: EventRecord) -> None:
+def _notify_owners(work: Work, event: EventRecord) -> None:
     wallet_id, item = event.wallet_address_id, event.subject
     if event.type == mail.REFUND:  # it is of the wallet that sends back; this tells who gets it
         paid = REFUNDS.by_id(work, item or "").outgoing_payment_id

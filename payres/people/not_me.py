@@ -38,7 +38,7 @@ from payres.html.html import PAGE_METHODS, language_of
 from payres.html.language import Language, table
 from payres.people import standing_orders
 from payres.people.apps import revoke, revoke_keys
-from payres.people.notice_texts import Occurrence, told_of, zone_of_mails
+from payres.people.notice_texts import Occurrence, occurrences_of, zone_of_mails
 from payres.people.separations import set_up_since, take_out
 from payres.people.store.activity import statement
 from payres.people.store.standing_orders import ORDERS
@@ -190,7 +190,7 @@ class OpenLink(NamedTuple):
 
     owner: OwnerRecord
     name: str
-    told: Sequence[Occurrence]
+    occurrences: Sequence[Occurrence]
     says: Sequence[str]
     do: Sequence[Do]
 
@@ -210,8 +210,10 @@ def find(work: Work, token: str, language: Language) -> OpenLink | None:
     if not do:
         return None
     there = _with_times_of(work, owner.id, language)
-    told, name_then = told_of(work, record, there), own[-1].data.get("named") or owner.name
-    return OpenLink(owner, name_then, told, [there.say(one, **told[-1].values) for one in table(f"not_me_{page}")], do)
+    found, name_then = occurrences_of(work, record, there), own[-1].data.get("named") or owner.name
+    return OpenLink(
+        owner, name_then, found, [there.say(one, **found[-1].values) for one in table(f"not_me_{page}")], do
+    )
 
 
 def _with_times_of(work: Work, owner_id: int, language: Language) -> Language:
@@ -227,7 +229,7 @@ async def answer(request: Request) -> Response:
         found = find(work, token, language)
         if found is None:
             return None, {}
-        owner, values = found.owner, found.told[-1].values
+        owner, values = found.owner, found.occurrences[-1].values
         work.actor = f"owner:{found.name}"
         for each in found.do:
             each()

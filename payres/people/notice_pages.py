@@ -38,7 +38,7 @@ TOO_MANY: Final = marked("There were too many wrong codes, so none of before is 
 WRONG_CODE: Final = marked(
     "This is not the code that was sent last, or it is older than an hour. Look again, or have a new one sent."
 )
-# What an owner is told of only if wanted, and how soon.
+# What an owner is notified of only if wanted, and how soon.
 LABELS: Final = {
     "money": marked("Money arrived"),
     "failed": marked("A payment did not go through"),
@@ -115,7 +115,7 @@ async def confirm(visit: OwnerVisit, form: Form) -> Response:
 
 
 async def save(visit: OwnerVisit, form: Form) -> Response:
-    """Stores what the owner wants to be told of."""
+    """Stores what the owner wants to be notified of."""
     wanted = {kind: _rate(form.get(kind, "off")) for kind in notices.CHOICES}
     change = partial(notices.choose, owner_id=visit.owner.id, wanted=wanted, language=visit.language)
     try:

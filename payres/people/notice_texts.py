@@ -132,13 +132,13 @@ class Occurrence(NamedTuple):
     values: Mapping[str, Any]
 
 
-def told_of(work: Work, record: MailRecord, language: Language) -> Sequence[Occurrence]:
+def occurrences_of(work: Work, record: MailRecord, language: Language) -> Sequence[Occurrence]:
     """What a mail tells of that is not gathered by wallet. Raises ValueError if that is not there any more."""
     items = record.data.get("items") or [{**record.data, "at": record.created_at}]
-    return [_told(language, record.kind, _values(work, language, record, one)) for one in items]
+    return [_occurrence(language, record.kind, _values(work, language, record, one)) for one in items]
 
 
-def _told(language: Language, kind: str, values: Mapping[str, Any]) -> Occurrence:
+def _occurrence(language: Language, kind: str, values: Mapping[str, Any]) -> Occurrence:
     when = "" if kind in NO_TIME else values["moment"]
     return Occurrence(_lines(language, table(f"mail_{kind}")[1], values), when, values.get("how"), values)
 
@@ -149,24 +149,24 @@ def zone_of_mails(work: Work, owner_id: int) -> tzinfo:
     return zone_named((address and address.time_zone) or work.settings.time_zone)
 
 
-def _filled(work: Work, language: Language, kind: str, told: Sequence[Occurrence], *more: str) -> Notice:
+def _filled(work: Work, language: Language, kind: str, occurrences: Sequence[Occurrence], *more: str) -> Notice:
     """The mail of a kind: the rows of its table are the subject, what is told, and what can be done."""
     subject, _, then = (*table(f"mail_{kind}"), "")[:3]
-    title, lines = language.say(subject, **told[-1].values), list[str]()
-    if len(told) > 1:
-        title += language.say(" (and {number} more)", number=len(told) - 1)
-    for one in told:
+    title, lines = language.say(subject, **occurrences[-1].values), list[str]()
+    if len(occurrences) > 1:
+        title += language.say(" (and {number} more)", number=len(occurrences) - 1)
+    for one in occurrences:
         lines += one.said
         lines += [language.say("When: {moment}", moment=one.when)] if one.when else []
         lines += [language.say("How: {how}", how=one.how)] if one.how else []
     foot = language.say("No link in a mail from {operator} asks for your password.", operator=_operator(work))
-    rest = [*more, *_lines(language, then, told[-1].values)]
+    rest = [*more, *_lines(language, then, occurrences[-1].values)]
     return Notice(unescape(title), [_wrapped(unescape(one)) for one in (*lines, *rest, "-- ", foot)])
 
 
 def _single(work: Work, record: MailRecord, language: Language) -> Notice:
     cut = [language.say("These are the last ones; there were more.")] if record.data.get("more") else []
-    return _filled(work, language, record.kind, told_of(work, record, language), *cut)
+    return _filled(work, language, record.kind, occurrences_of(work, record, language), *cut)
 
 
 def _lines(language: Language, sentences: str, values: Mapping[str, object]) -> list[str]:
@@ -339,7 +339,7 @@ def _gathered(work: Work, record: MailRecord, language: Language) -> Notice | No
         "moment": _moment(language, record.created_at),
     } | values
     link = f"{work.urls.base}{STOP_PATH}{stop_token(work, ADDRESSES.by_id(work, record.owner_id))}"
-    notice = _filled(work, language, kind, [_told(language, kind, values)])
+    notice = _filled(work, language, kind, [_occurrence(language, kind, values)])
     stop = _wrapped(unescape(language.say("No more mails about money: {link}", link=link)))
     return notice._replace(lines=[*notice.lines[:-2], stop, *notice.lines[-2:]])
 

@@ -233,12 +233,12 @@ def join(
     for one in wallets_of(work, other.id):
         store_join(work, one.id, owner.id, seen, work.now, is_done)
         audit.record(work, "wallet.connect" if is_done else "wallet.ask_connect", one.path, ownerOf=owner.name)
-        for told in (owner.id, other.id):
+        for owner_id in (owner.id, other.id):
             about = {"wallet": one.path, "joins": owner.name, **seen._asdict()}
             if is_done:
-                notify(work, told, "wallet_connected", **about)
+                notify(work, owner_id, "wallet_connected", **about)
             else:
-                notify(work, told, "wallet_asked_for", due_at=work.now + JOIN_DELAY, **about)
+                notify(work, owner_id, "wallet_asked_for", due_at=work.now + JOIN_DELAY, **about)
     if is_done:
         end_access(work, OF_OWNERS, other.id)
         second_factors.delete_factors(work, OF_OWNERS, other.id)
@@ -261,5 +261,5 @@ def keep_apart(work: Work, owner: OwnerRecord) -> None:
     for one in open_joins(work, owner.id, work.now):
         delete_rows(work, "wallet_join", wallet_address_id=one.wallet_address_id)
         audit.record(work, "wallet.keep_apart", one.path)
-        for told in (one.owner_id, one.holder_id):
-            notify(work, told, "wallet_kept_apart", wallet=one.path)
+        for owner_id in (one.owner_id, one.holder_id):
+            notify(work, owner_id, "wallet_kept_apart", wallet=one.path)

@@ -56,10 +56,10 @@ def take_out(work: Work, wallet: WalletRecord, ended: Sequence[SetUp], **said: A
     for one in ended:
         one.end()
     audit.record(work, "wallet.separate", wallet.path, ownerOf=others[0] if others else None, **said)
-    told = {"wallet": wallet.path, **said} | ({"other": others[0]} if others else {})
-    notify(work, wallet.owner_id, "wallet_separated", **told)
+    data = {"wallet": wallet.path, **said} | ({"other": others[0]} if others else {})
+    notify(work, wallet.owner_id, "wallet_separated", **data)
     WALLETS.update(work, wallet.id, owner_id=own)
-    notify(work, own, "wallet_separated", **told)
+    notify(work, own, "wallet_separated", **data)
     if not others:
         delete_factors(work, OF_OWNERS, wallet.owner_id)
         take_over(work, own, wallet.owner_id)

@@ -44,7 +44,7 @@ LONGEST: Final = 100 * 366 * DAY  # from the first day to the last one
 MOST_TIMES: Final = 999
 LISTED: Final = 200
 RUNS_SHOWN: Final = 24
-TOLD: Final = 3  # latest dates of which lists tell that one was not paid
+LATEST_RUNS: Final = 3  # in which lists look for one that was not paid
 COMING: Final = 3
 DATES: Final = 3
 DURATIONS: Final = {
@@ -79,9 +79,8 @@ CHOICES: Final = {
 
 
 class ShownOrder(NamedTuple):
-    """An order as its owner reads it: `run` is what is to be told of the latest dates, the last that was not paid if
-    there is one; `paid` is how many are paid, of `times` in all; dates before
-    `paused_until` are left out."""
+    """An order as its owner reads it: `run` is the last of the latest that was not paid if there is one; `paid` is how
+    many are paid, of `times` in all; dates before `paused_until` are left out."""
 
     order: OrderRecord
     interval: Interval
@@ -105,7 +104,10 @@ class ShownOrder(NamedTuple):
 
 def shown(work: Work, wallet: WalletRecord, order: OrderRecord) -> ShownOrder:
     """An order as its owner reads it."""
-    schedule, runs = rules.schedule_of(order), [_as_told(work, run) for run in store.runs_of(work, order.id, TOLD)]
+    schedule, runs = (
+        rules.schedule_of(order),
+        [_as_it_ended(work, run) for run in store.runs_of(work, order.id, LATEST_RUNS)],
+    )
     return ShownOrder(
         order,
         schedule.interval,
@@ -118,7 +120,7 @@ def shown(work: Work, wallet: WalletRecord, order: OrderRecord) -> ShownOrder:
     )
 
 
-def _as_told(work: Work, run: RunRecord) -> RunRecord:
+def _as_it_ended(work: Work, run: RunRecord) -> RunRecord:
     """The run; one whose payment came back from its way has failed."""
     payment = OUTGOING.by_id(work, run.outgoing_payment_id) if run.outgoing_payment_id else None
     came_back = payment is not None and payment.state == "failed" and not payment.sent

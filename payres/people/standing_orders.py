@@ -35,7 +35,7 @@ from payres.people.store import standing_orders as store
 from payres.people.store.standing_orders import ORDERS, RUNS, OrderRecord, OrderState, RunRecord, RunState
 
 PAUSES: Final = (HOUR, 6 * HOUR, DAY)  # before a run is tried again; the last one repeats
-TOLD: Final[Mapping[str, NoticeKind]] = {
+NOTICES: Final[Mapping[str, NoticeKind]] = {
     "waiting": "order_waiting",
     "failed": "order_failed",
     "paused": "order_paused",
@@ -353,7 +353,7 @@ def put_off(work: Work, run: RunRecord, failure: str) -> None:
         tried = replace(_tried(run), problem=failure, retry_at=again)
         store.change_run(work, tried)
         if not run.attempts:
-            _tell(work, order, tried)
+            _notify_owner(work, order, tried)
 
 
 def _fail(work: Work, run: RunRecord, failure: str) -> None:
@@ -417,18 +417,18 @@ def _stop(work: Work, order: OrderRecord, state: OrderState) -> None:
 def _settle(
     work: Work, run: RunRecord, state: RunState, problem: str | None = None, payment_id: str | None = None
 ) -> None:
-    """Ends a run. Every one that is not paid passes here once, with the reason that its owner is told."""
+    """Ends a run. Every one that is not paid passes here once, with the reason of the notice to its owner."""
     ended = replace(run, state=state, outgoing_payment_id=payment_id, problem=problem, retry_at=None)
     store.change_run(work, ended)
     if state != "paid" and problem != "stopped":
-        _tell(work, ORDERS.by_id(work, run.order_id), ended)
+        _notify_owner(work, ORDERS.by_id(work, run.order_id), ended)
     _end_after_last(work, run.order_id)
 
 
-def _tell(work: Work, order: OrderRecord, run: RunRecord) -> None:
+def _notify_owner(work: Work, order: OrderRecord, run: RunRecord) -> None:
     """Tells the owner by mail, once a day: after a long pause, many windows are missed together."""
     wallet = WALLETS.by_id(work, order.wallet_address_id)
-    kind = TOLD["paused" if order.state == "paused" else run.state]
+    kind = NOTICES["paused" if order.state == "paused" else run.state]
     schedule, data = schedule_of(order), _payment(wallet, order)
     following = schedule.at(max(order.next_window, schedule.latest(work.now) + 1)) if order.state == "active" else None
     data |= {"problem": run.problem, "day": run.window_at, "again": run.retry_at, "next": following}

@@ -27,11 +27,11 @@ TYPES: Final = (
     *("incoming_payment.partial_payment_received", "incoming_payment.completed"),
     *("wallet.deposited", "outgoing_payment.failed"),
 )
-REFUND: Final = "refund.completed"  # of the wallet that sends back, while its owner is told by the refund itself
+REFUND: Final = "refund.completed"  # of the wallet that sends back, while its owner is notified by the refund itself
 
 
 class AddressRecord(msgspec.Struct, frozen=True):
-    """A row of `mail_address`; email is None until the first is confirmed. It is told of events after after_event."""
+    """A row of `mail_address`; email is None until the first is confirmed. Notices begin after after_event."""
 
     owner_id: int
     email: str | None
@@ -67,13 +67,13 @@ MAILS = Table(MailRecord, "mail", data=json_column("data"))
 
 
 def cursor(tx: Transaction) -> int | None:
-    """The last event that owners were told of; None while the server sends no mail."""
+    """The last event that owners were notified of; None while the server sends no mail."""
     return find_number(tx, "SELECT sequence FROM mail_cursor WHERE id = 1")
 
 
 def turn(tx: Transaction, on: bool) -> None:
-    """Begins with the next event, or gives up all that waits: what is old by the time that mail is on again, is not
-    told."""
+    """Begins with the next event, or gives up all that waits: what is old by the time that mail is on again,
+    nobody is notified of."""
     if on:
         server_secrets.ensure_secret(tx, SECRET)
         set_cursor(tx, last_sequence(tx))
@@ -83,7 +83,7 @@ def turn(tx: Transaction, on: bool) -> None:
 
 
 def events_for_owners(tx: Transaction, after: int, last: int) -> Sequence[EventRecord]:
-    """Those of the events after one, up to the last, that an owner with an address is told of."""
+    """Those of the events after one, up to the last, that an owner with an address is notified of."""
     of_owners = (
         "WHERE sequence > ? AND sequence <= ? AND (type = ? OR type IN (?, ?, ?, ?) AND EXISTS (SELECT 1"
         " FROM wallet_address w JOIN mail_address m ON m.owner_id = w.owner_id"
@@ -93,14 +93,14 @@ def events_for_owners(tx: Transaction, after: int, last: int) -> Sequence[EventR
 
 
 def set_cursor(tx: Transaction, sequence: int) -> None:
-    """Up to this event, owners have been told."""
+    """Up to this event, owners have been notified."""
     tx.execute("INSERT OR REPLACE INTO mail_cursor (id, sequence) VALUES (1, ?)", (sequence,))
 
 
 def release_events(tx: Transaction, sequences: Sequence[int]) -> Sequence[int]:
-    """Those of these events that owners need not be told of any more."""
-    told = cursor(tx)
-    return [one for one in sequences if told is None or one <= told]
+    """Those of these events that owners need not be notified of any more."""
+    last = cursor(tx)
+    return [one for one in sequences if last is None or one <= last]
 
 
 def insert_mail(
