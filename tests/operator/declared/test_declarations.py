@@ -687,5 +687,6 @@ def test_page_of_a_thing_has_a_button_for_each_form_about_it(operation: Operatio
 def test_list_has_the_button_that_makes_something_new(operation: Operation, new: New) -> None:
     form = operation.form
     assert form is not None
-    assert f'href="/admin{form.url}"' in new.browser.get(f"/admin{form.lists}").text
+    page = new.browser.get(f"/admin{form.lists}").text
+    assert {f'href="/admin{form.url}"', f'action="/admin{form.url}"'} & {*page.replace(">", " ").split(" ")}
     assert form.heading in words_of(new.browser.get(f"/admin{form.url}"))
