@@ -211,9 +211,8 @@ def find(work: Work, token: str, language: Language) -> OpenLink | None:
         return None
     there = _with_times_of(work, owner.id, language)
     found, name_then = occurrences_of(work, record, there), own[-1].data.get("named") or owner.name
-    return OpenLink(
-        owner, name_then, found, [there.say(one, **found[-1].values) for one in table(f"not_me_{page}")], do
-    )
+    says = [there.say(one, **found[-1].values) for one in table(f"not_me_{page}")]
+    return OpenLink(owner, name_then, found, says, do)
 
 
 def _with_times_of(work: Work, owner_id: int, language: Language) -> Language:

@@ -141,8 +141,7 @@ class OperatorSignIn(SignIn[OperatorVisit]):
             "is_password": name is not None,
         }
         status = error.status if error else 401
-        steps, kind = alone(), OF_OPERATORS
-        return render_sign_in(request, "admin/sign_in.html", values, status, kind=kind, steps=steps, form=form)
+        return render_sign_in(request, "admin/sign_in.html", values, status, kind=OF_OPERATORS, steps=alone())
 
     def show_link(
         self, request: Request, account: Account, passkeys: Sequence[PasskeyRecord], error: DomainError | None = None
