@@ -72,6 +72,7 @@ async def test_payer_who_does_not_allow_it_can_begin_again(servers: Sequence[Ins
     await press(page, "Don’t allow")
     await expect(page.get_by_role("heading", level=1)).to_have_text("Not paid")
     ended = page.url
+    await expect(page.get_by_role("link", name="Back to shop.example without paying")).to_be_visible()
     await page.get_by_role("link", name="Begin again").click()
     await expect(page).to_have_url(url)
     elsewhere = await open_page(java_script_enabled=True)
