@@ -1122,6 +1122,19 @@ create index mail_due_of_owner on mail (owner_id, send_at) where send_at is not 
 create index mail_of_owner on mail (owner_id, id);
 create index mail_age on mail (created_at);
 
+-- Up to which time and transfer the deleted mails of a kind told of a wallet: of money, or of what was not paid.
+-- rows: one for each wallet_address and kind, of which there are two
+-- kept: for good
+-- times: until_at shown
+-- restore: nothing, because it goes with the mails and transfers of this file
+create table mail_told (
+  wallet_address_id integer not null references wallet_address,
+  kind text not null,
+  until_at integer not null,
+  upto integer not null,
+  primary key (wallet_address_id, kind)
+) strict, without rowid;
+
 -- The last event that owners were told of, while the server sends mail.
 -- rows: one row
 -- kept: while mail is sent, by mail.turn

@@ -31,7 +31,7 @@ NUMBERS: Final = {
     *("returned", "sequence", "cursor", "max_packet", "packets_received", "packets_sent", "repeats_answers"),
     *("source_amount", "is_private", "last_status", "number", "attempt", "milliseconds", "status", "last_step"),
     *("wrong", "faults", "sign_count", "is_backed_up", "value", "most", "first_window", "next_window", "window"),
-    *("overlapped", "times", "after_event", "minimum", "refusals", "refund_limit"),
+    *("overlapped", "times", "after_event", "minimum", "refusals", "refund_limit", "upto"),
 }
 # How many columns the line `restore:` of each table was written for.
 _COUNTED: Final = """
@@ -42,8 +42,8 @@ idempotency_key 8, event 6, audit 6, server_run 3, ledger_check 3, peer 16, peer
 answered_request 5, rejected_request 5, checkout 15, made_elsewhere 9, remote_bill 7, webhook 16, fault 8,
 wallet_event 2, webhook_turn 3, delivery 8, session 9, webhook_attempt 10, known_browser 5, password_link 4, totp 8,
 recovery_code 5, passkey 13, used_challenge 2, half_sign_in 6, factor_removal 6, wallet_join 10, sign_in 7,
-mail_address 10, mail_choice 3, mail 12, mail_cursor 2, movement 6, operator 7, missing_rate 5, operator_form 2,
-finding 2, api_key 9, standing_order 21, standing_order_run 8
+mail_address 10, mail_choice 3, mail 12, mail_told 4, mail_cursor 2, movement 6, operator 7, missing_rate 5,
+operator_form 2, finding 2, api_key 9, standing_order 21, standing_order_run 8
 """
 COLUMNS: Final = {name: int(count) for name, count in re.findall(r"(\w+) (\d+)", _COUNTED)}
 # Times that last or are due and are compared with a clock by hand, each with the reason why that is right.

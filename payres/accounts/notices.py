@@ -138,12 +138,11 @@ def gather(work: Work, owner_id: int, kind: str, wallet_id: int, item: str, even
     if last is not None and is_waiting and last.address == address.email and "until" not in last.data:
         add_item(work, last, item)
         return
-    # Without a mail before, which may be deleted: what came earlier is too old, or in a mail.
-    since, after = max(address.confirmed_at, event.created_at - mail.TOO_OLD), 0
+    told: Mapping[str, Any] = mail.told_of(work, wallet_id, kind) if last is None else last.data
+    since = max(address.confirmed_at, told.get("until", told.get("since", 0)))
+    after = told.get("upto", told.get("after", 0)) if since > address.confirmed_at else 0
     send_at = work.now + (HOUR if rate == "hour" else 0)
     if last is not None:
-        since = max(address.confirmed_at, last.data.get("until", last.data["since"]))
-        after = last.data.get("upto", last.data.get("after", 0)) if since > address.confirmed_at else 0
         sent_at = None if is_waiting and "until" in last.data else last.sent_at or last.created_at
         send_at = max(send_at, min(sent_at or work.now, work.now) + HOUR)
     since = min(since, event.created_at - 1)  # earlier than both if the clock was ahead of this event

@@ -10,6 +10,7 @@ from payres.accounts.notices import MOST_ITEMS, add_item, gather
 from payres.accounts.store import mail
 from payres.accounts.store.mail import MAILS, MailRecord
 from payres.core.http.context import Context
+from payres.core.protocol.clock import DAY
 from payres.core.protocol.event_types import WalletEvent
 from payres.core.store.accounts import last_transfer
 from payres.core.store.events import EventRecord, last_sequence
@@ -19,6 +20,7 @@ from payres.core.store.work import Work
 from payres.people.store.activity import receiving_between
 from payres.people.store.refunds import REFUNDS
 
+TOO_OLD: Final = 3 * DAY  # events and mails that nobody waits for any more, as after a restore
 EVENTS_AT_ONCE: Final = 1024
 
 
@@ -34,7 +36,7 @@ def _write(work: Work, mail_id: str) -> Written | None:
     record = MAILS.get(work, mail_id)
     if record is None or record.send_at is None:
         return None
-    if work.now - record.created_at >= mail.TOO_OLD:
+    if work.now - record.created_at >= TOO_OLD:
         return Written(record, {}, None, MailAnswer("it is too old", is_final=True))
     try:
         message, said = message_of(work, record), "there is nothing to tell any more"
@@ -77,7 +79,7 @@ def tell_of_events(work: Work) -> None:
         return
     last = min(last_sequence(work), after + EVENTS_AT_ONCE)
     for event in mail.events_for_owners(work, after, last):
-        if work.now - event.created_at < mail.TOO_OLD:
+        if work.now - event.created_at < TOO_OLD:
             _notify_owners(work, event)
     mail.set_cursor(work, last)
 

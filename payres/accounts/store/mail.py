@@ -13,16 +13,15 @@ from payres.core.protocol.clock import DAY, HOUR
 from payres.core.store import server_secrets
 from payres.core.store.events import OUTBOX, EventRecord, last_sequence
 from payres.core.store.retention import Rule, purge
-from payres.core.store.rows import Table, find_number, insert_row, json_column, lasting, number
+from payres.core.store.rows import Row, Table, find_number, insert_row, json_column, lasting, number
 from payres.core.store.work import Transaction, Work
 
 SECRET: Final = "mail"  # noqa: S105 - the name of the secret that signs links to end notices
 MailRate = Literal["off", "hour", "once"]
-TOO_OLD: Final = 3 * DAY  # events and mails that nobody waits for any more, as after a restore
-KEPT: Final = Rule("mail", "created_at", "id", after=30 * DAY)
 DUE: Final = DueKind(
     name="mail", table="mail", due="send_at", key=("id",), party="mail.owner_id", at_once=4, of_party=1, longest=DAY
 )
+CLOSED: Final = "data ->> 'wallet', kind, data ->> 'until', data ->> 'upto'"  # of a mail into which nothing is gathered
 TYPES: Final = (
     *("incoming_payment.partial_payment_received", "incoming_payment.completed"),
     *("wallet.deposited", "outgoing_payment.failed"),
@@ -62,6 +61,19 @@ class MailRecord(msgspec.Struct, frozen=True):
     last_error: str | None = None
 
 
+def _delete_mail(tx: Transaction, row: Row, now: int) -> None:
+    """Deletes a mail, and keeps up to where it told of a wallet: the next one begins there."""
+    mail_id, *told = row
+    if None not in told:
+        tx.execute(
+            "INSERT INTO mail_told VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
+            " SET until_at = max(until_at, excluded.until_at), upto = max(upto, excluded.upto)",
+            told,
+        )
+    tx.execute("DELETE FROM mail WHERE id = ?", (mail_id,))
+
+
+KEPT: Final = Rule("mail", "created_at", f"id, {CLOSED}", after=30 * DAY, delete=_delete_mail)
 ADDRESSES = Table(AddressRecord, "mail_address")
 MAILS = Table(MailRecord, "mail", data=json_column("data"))
 
@@ -141,6 +153,13 @@ def has_key(tx: Transaction, key: str) -> bool:
 def last_with_key(tx: Transaction, prefix: str) -> MailRecord | None:
     """The mail with the greatest key that begins with this, and a colon."""
     return MAILS.find(tx, "WHERE key > ? AND key < ? ORDER BY key DESC LIMIT 1", f"{prefix}:", f"{prefix};")
+
+
+def told_of(tx: Transaction, wallet_id: int, kind: str) -> Mapping[str, int]:
+    """The time and the transfer up to which deleted mails of this kind told of a wallet; empty if there were none."""
+    last = "SELECT until_at, upto FROM mail_told WHERE wallet_address_id = ? AND kind = ?"
+    found = tx.execute(last, (wallet_id, kind)).fetchone()
+    return {} if found is None else {"until": found[0], "upto": found[1]}
 
 
 def withdraw(tx: Transaction, prefix: str) -> None:
