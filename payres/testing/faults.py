@@ -239,8 +239,10 @@ def _check_operation(fault: FaultRule, operation: str) -> None:
             raise InvalidRequest(
                 f"{fault.fault} happens to {' and '.join(happens)}" if happens else own, field="operation"
             )
-    if kind.needs is not None and NEEDED[kind.needs] not in signs:
-        raise InvalidRequest(f"{operation} has no {kind.needs}, which {fault.fault} is about", field="operation")
+    continues = kind.needs == "token" and operation.endswith("-continue")  # with the token of the continuation
+    if kind.needs is not None and (continues or NEEDED[kind.needs] not in signs):
+        needed = "access token" if kind.needs == "token" else kind.needs
+        raise InvalidRequest(f"{operation} has no {needed}, which {fault.fault} is about", field="operation")
     if fault.client is not None and not signs:
         raise InvalidRequest(f"{operation} is not signed, so that its client is unknown", field="client")
     if fault.wallet is not None and operation == "discover":
