@@ -33,7 +33,7 @@ AGAIN: Final = 30 * SECOND  # between reads of a bill that is shown
 KEPT: Final = 1024  # the last bills that were shown
 # Why a bill cannot be shown, or paid, by the reason of the error.
 TROUBLES: Final[Mapping[str, str]] = {
-    "completed": marked("This bill is paid, and takes no more money."),
+    "completed": marked("This bill is paid or cancelled, and takes no more money."),
     "expired": marked("This bill has expired. Ask for a new one."),
     "not_found": marked("There is no such bill. Ask for a new link."),
     "unreachable": marked("{host} did not answer: what this bill asks for is not known."),

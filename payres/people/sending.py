@@ -54,7 +54,7 @@ PROBLEMS: Final[Mapping[str, tuple[str, str]]] = {
     "no_wallet": ("to", marked("There is no wallet at this address. Check it with whoever gave it to you.")),
     "own_wallet": ("to", marked("This is your own wallet. Type the address that the money shall go to.")),
     "not_found": ("to", marked("There is no such bill. Ask for a new link.")),
-    "completed": ("to", marked("This bill is paid, and takes no more money.")),
+    "completed": ("to", marked("This bill is paid or cancelled, and takes no more money.")),
     "expired": ("to", marked("This bill has expired. Ask for a new one.")),
     "unreachable": ("to", marked("{host} does not answer. Check the address; if it is right, try again later.")),
     "untrusted_certificate": (

@@ -249,7 +249,7 @@ def test_bill_of_a_shop_is_paid_in_two_steps_and_leads_back(shared: Instance, ow
     assert 'href="https://shop.example/orders/2041" rel="noreferrer"' in owner.http.get(paid).text
     again = owner.http.get(link)
     assert again.status_code == 400
-    assert "This bill is paid, and takes no more money." in words_of(again)
+    assert "This bill is paid or cancelled, and takes no more money." in words_of(again)
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def test_bill_elsewhere_that_ends_while_its_page_is_open_says_so(
         assert asked.decide(shown, "deny").status_code == 303
 
 
-PAID = "This bill is paid, and takes no more money."
+PAID = "This bill is paid or cancelled, and takes no more money."
 EXPIRED = "This bill has expired. Ask for a new one."
 
 
