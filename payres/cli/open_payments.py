@@ -118,7 +118,9 @@ def _pay(
         receiver = bill.url
     quoting = op.grant.obtain(me, access.quote("create", identifier=me.id))
     quote = op.quote.create(me, quoting, receiver=receiver, debit_amount=fixed)
-    tell(f"{in_words(quote.debit_amount)} leaves {me.id}, {in_words(quote.receive_amount)} arrives.")
+    is_exact = receiver.startswith(f"{me.resource_server.rstrip('/')}/")  # else between servers, where rates move
+    most, least = ("", "") if is_exact else ("At most ", "") if fixed is None else ("", "at least ")
+    tell(f"{most}{in_words(quote.debit_amount)} leaves {me.id}, {least}{in_words(quote.receive_amount)} arrives.")
     spending = access.outgoing_payment("create", "read", identifier=me.id, debit_amount=quote.debit_amount)
     pending = op.grant.start(me, spending)
     ending.callback(_try, op.grant.cancel, pending.continue_uri, pending.continue_token)

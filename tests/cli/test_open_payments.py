@@ -95,20 +95,21 @@ async def at_once(core: sending.Core, seconds: float) -> None:
     """In place of a pause."""
 
 
-@pytest.mark.parametrize("earlier", [None, "3.00"])
+@pytest.mark.parametrize(("earlier", "amount"), [(None, None), ("3.00", None), (None, "7.07")])
 def test_pay_ends_where_the_payer_sends_less_than_it_quoted(
-    server: Instance, payres: Command, monkeypatch: pytest.MonkeyPatch, earlier: str | None
+    server: Instance, payres: Command, monkeypatch: pytest.MonkeyPatch, earlier: str | None, amount: str | None
 ) -> None:
     """As a Rafiki wallet does that pays another server: 7.06 of 7.07, and all has arrived."""
     monkeypatch.setattr(httpx2.Client, "send", inspect.unwrap(httpx2.Client.send))  # it answers as Rafiki does
     monkeypatch.setattr(sending.Core, "sleep", at_once)
-    payer = f"pays-{earlier}"
+    payer = f"pays-{earlier}-{amount}"
     server.create_wallet(payer, deposit="20.00")
     bill = server.bill("bob", "10.00" if earlier else "7.00").id
     if earlier:
         server.pay(payer, bill, earlier)
 
     def quote(body: Json) -> tuple[int, Json]:
+        receivers.append(body["receiver"])
         status, found = rafiki.usual("quote", body | {"receiveAmount": usd(700)})
         rafiki.quoted["debitAmount"] = usd(707)
         return status, found | rafiki.quoted
@@ -118,16 +119,19 @@ def test_pay_ends_where_the_payer_sends_less_than_it_quoted(
         if len(looks) == 1:
             return rafiki.with_members("read", sentAmount=usd(300))(body)
         if len(looks) == 2:
-            server.pay(payer, bill, "7.00")
+            server.pay(payer, receivers[0], "7.00")
         return rafiki.with_members("read", sentAmount=usd(706))(body)
 
     looks: list[Json] = []
+    receivers: list[str] = []
     with run_rafiki(server.clock) as rafiki:
         rafiki.answers |= {"quote": quote, "read": read}
-        result = payres(
-            "pay", bill, "--from", rafiki.wallet, "--timeout", "60", *app_of(server, f"app-{earlier}", "App")
-        )
+        app = app_of(server, f"app-{earlier}-{amount}", "App")
+        to = (bill,) if amount is None else (server.wallet("bob"), amount)
+        result = payres("pay", *to, "--from", rafiki.wallet, "--timeout", "60", *app)
     assert (result.exit_code, rafiki.refused) == (0, [])
+    most, least = ("At most ", "") if amount is None else ("", "at least ")
+    assert result.stdout.startswith(f"{most}USD 7.07 leaves {rafiki.wallet}, {least}USD 7.00 arrives.\n")
     assert facts_of(result)["Sent"] == "USD 7.06"
     assert len(looks) == 3  # the amount that was sent before the last was not yet all
 
