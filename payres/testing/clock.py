@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from payres.client.sending import checked
 from payres.core.protocol.clock import SECOND, SystemClock
 from payres.core.protocol.errors import InvalidRequest, WrongState
 
@@ -53,6 +54,7 @@ class SandboxClock(MovableClock):
     def outside(self) -> int:
         return SystemClock().now()
 
+    @checked
     def advance(self, seconds: float) -> None:
         """Moves the clock forward. Raises InvalidRequest, and WrongState if `seconds` is negative."""
         if seconds < 0:

@@ -27,12 +27,13 @@ from payres.core.http.context import Context
 from payres.core.http.server import settings_of
 from payres.core.process.logs import RequestLog
 from payres.core.process.settings import Settings
+from payres.core.protocol.errors import NotFound
 from payres.core.protocol.gnap import Access
 from payres.core.protocol.urls import is_http_url
 from payres.core.protocol.wire import IncomingPayment, OutgoingPayment, WalletAddress
 from payres.core.store import representations
 from payres.core.store.outgoing_payments import OUTGOING
-from payres.core.store.wallets import WALLETS, require_wallet
+from payres.core.store.wallets import find_with_wallet, require_wallet
 from payres.core.store.work import Transaction, Work
 from payres.operator import wallets, webhooks
 from payres.operator.upkeep import invariant_checks
@@ -202,10 +203,11 @@ class Instance:
         `incoming_payment.*`. Returns the secret that they are signed with."""
         return self.write(lambda work: webhooks.add(work, url, events=events, private=True)).secret
 
+    @checked
     def wait_for(self, payment: OutgoingPayment, seconds: float = 10) -> OutgoingPayment:
         """Waits until an outgoing payment to another server has ended, and returns it.
 
-        Raises AssertionError if it is still in progress after `seconds`.
+        Raises AssertionError if it is still in progress after `seconds`, and NotFound for one of another server.
         """
         return self._ended(payment.id, seconds)
 
@@ -234,13 +236,19 @@ class Instance:
     def _read(self, wallet: str | WalletAddress) -> WalletAddress:
         if isinstance(wallet, WalletAddress):
             return wallet
-        return self.client.wallet_address.get(wallet if is_http_url(wallet) else self.wallet(wallet))
+        if not is_http_url(wallet):
+            wallet = self.wallet(self.read(partial(require_wallet, wallet=wallet)).path)
+        return self.client.wallet_address.get(wallet)
 
     def _ended(self, url: str, seconds: float) -> OutgoingPayment:
+        id = self.context.urls.resource_id("outgoing-payments", url) or ""
+
         def unit(tx: Transaction) -> tuple[bool, OutgoingPayment]:
-            payment = OUTGOING.by_id(tx, url.rpartition("/")[2])
-            wallet = WALLETS.by_id(tx, payment.wallet_address_id)
-            return payment.state == "sending", representations.outgoing_payment(self.context.urls, wallet, payment)
+            found = find_with_wallet(tx, OUTGOING, id)
+            if found is None:
+                raise NotFound(f"{url} is no outgoing payment of this server")
+            record, wallet = found
+            return record.state == "sending", representations.outgoing_payment(self.context.urls, wallet, record)
 
         end = monotonic() + seconds
         while (read := self.read(unit))[0]:

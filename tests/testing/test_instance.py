@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
@@ -83,6 +84,23 @@ def test_waiting_for_a_payment_that_does_not_end_fails(
     for seconds in (0.05, 0, -1):
         with pytest.raises(AssertionError, match=f"is still in progress after {seconds:g} s: .*sent_amount"):
             payres.wait_for(payment, seconds)
+
+
+def test_what_is_not_on_this_server_is_named(payres: Instance, other: Instance) -> None:
+    peer(payres, other)
+    payment = payres.pay("alice", other.bill("bob", "5.00"))
+    bill, five_minutes = cast("Any", payres.bill("bob")), cast("Any", timedelta(minutes=5))
+    for call, error, said in (
+        (lambda: other.wait_for(payment), DomainError, f"{payment.id} is no outgoing payment of this server"),
+        (lambda: payres.wait_for(bill), ConfigurationError, "of type IncomingPayment, not OutgoingPayment"),
+        (lambda: payres.bill("nobody"), DomainError, "There is no wallet nobody"),
+        (lambda: payres.pay("nobody", payment.receiver), DomainError, "There is no wallet nobody"),
+        (lambda: payres.balance("nobody"), DomainError, "There is no wallet nobody"),
+        (lambda: payres.clock.advance(five_minutes), ConfigurationError, "timedelta, not int or float"),
+    ):
+        with pytest.raises(error, match=said):
+            call()
+    assert payres.wait_for(payment).sent_amount.value == "500"
 
 
 MEMBERS: dict[str, Json] = {
