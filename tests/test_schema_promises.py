@@ -4,6 +4,7 @@ does not keep. What is new and says nothing fails here, with a sentence that say
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -281,6 +282,9 @@ def test_new_rule_and_new_kind_of_right_need_a_table() -> None:
 def test_what_is_kept_for_good_is_never_deleted() -> None:
     sources = "".join((ROOT / module).read_text(encoding="utf-8") for module in MODULES if is_store(module))
     deleted = {*re.findall(r'DELETE FROM "?(\w+)', sources)}
+    for module in MODULES:
+        for name in re.findall(r"\b((?:\w+\.)?[A-Z_]+)\.delete\b", (ROOT / module).read_text(encoding="utf-8")):
+            deleted.add(eval(name, vars(import_module(module.removesuffix(".py").replace("/", ".")))).table.strip('"'))
     for_good = {table.name for table in tables() if not any(map(BY.search, table.lines["kept"]))}
     assert not deleted & for_good, "say in `kept:` of schema.sql how long, and what deletes the rows"
 

@@ -38,7 +38,6 @@ from payres.core.protocol.identifiers import base64url, hash_secret
 from payres.core.protocol.urls import Urls, canonical, is_loopback
 from payres.core.protocol.visible import visible_text
 from payres.core.store import audit
-from payres.core.store.rows import delete_rows
 from payres.core.store.work import Work
 from payres.html.language import marked
 
@@ -165,7 +164,7 @@ class Passkeys(SecondStep):
 
     def remove(self, work: Work, kind: Kind, account: Account, named: str) -> dict[str, str]:
         found = own_passkey(work, kind, account.id, named)
-        delete_rows(work, "passkey", id=found.id)
+        PASSKEY_TABLE.delete(work, id=found.id)
         return {"name": found.name}
 
 

@@ -12,7 +12,6 @@ from payres.accounts.store.kinds import Account, Kind, delete_of
 from payres.accounts.store.passkeys import passkeys_of
 from payres.core.protocol.clock import MINUTE, is_due, lasts
 from payres.core.protocol.errors import WrongState
-from payres.core.store.rows import insert_row
 from payres.core.store.work import Work
 
 FRESH: Final = 5 * MINUTE  # for which a second factor counts
@@ -103,7 +102,7 @@ def ask_removal(work: Work, kind: Kind, account: Account, why: str | None = None
     due_at = store.removal_due_at(work, kind, account.id, work.now)
     if due_at is None:
         due_at = work.now + store.REMOVAL_DELAY
-        insert_row(work, "factor_removal", **{kind.column: account.id}, asked_at=work.now, due_at=due_at, why=why)
+        store.REMOVALS.create(work, **{kind.column: account.id}, asked_at=work.now, due_at=due_at, why=why)
         record(work, kind, account, "remove_factors", due_at=due_at, why=why, left=_left(work, kind, account.id))
 
 

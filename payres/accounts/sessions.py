@@ -15,7 +15,7 @@ from payres.accounts.second_factors import Factors
 from payres.accounts.second_step import signed_out
 from payres.accounts.store import browsers, mail, sessions
 from payres.accounts.store import second_factors as factor_store
-from payres.accounts.store.browsers import TRUSTED_LIFETIME
+from payres.accounts.store.browsers import KNOWN_BROWSERS, TRUSTED_LIFETIME
 from payres.accounts.store.kinds import Account, Kind
 from payres.accounts.store.owners import OF_OWNERS, account_at, closed_until
 from payres.accounts.store.passkeys import passkeys_of
@@ -23,7 +23,6 @@ from payres.accounts.store.sessions import SessionRecord
 from payres.accounts.store.sign_ins import NOWHERE, Seen, insert_sign_in
 from payres.core.protocol.errors import InsufficientAccess, SignInFailed
 from payres.core.protocol.identifiers import hash_secret
-from payres.core.store.rows import delete_rows
 from payres.core.store.work import Work
 
 # The secret in a cookie as a regular expression: 256 bits of URL-safe base64, as `new_secret` makes them.
@@ -115,7 +114,7 @@ def open_session(
         if trusts or not second_factors.has_factor(work, kind, verified.id):
             trusted_until = work.now + TRUSTED_LIFETIME
         if verified.id in browser.known:
-            delete_rows(work, "known_browser", id_hash=hash_secret(browser.known[verified.id]), **own)
+            KNOWN_BROWSERS.delete(work, id_hash=hash_secret(browser.known[verified.id]), **own)
         known = work.new_secret()
         browsers.insert_browser(work, kind, hash_secret(known), verified.id, work.now, trusted_until)
     session = work.new_secret()
@@ -129,7 +128,7 @@ def open_session(
         used = [one.name for one in passkeys_of(work, kind, verified.id) if one.last_used_at == work.now]
         notify(work, verified.id, "new_browser", way=way, name=used[0] if used else None, **where)
     if browser.half is not None:
-        delete_rows(work, "half_sign_in", id_hash=hash_secret(browser.half), **own)
+        factor_store.HALF_SIGN_IN_TABLE.delete(work, id_hash=hash_secret(browser.half), **own)
         mail.withdraw(work, _alarm_of(browser.half, kind, verified.id))
     return SignedIn(verified.id, session, known)
 

@@ -16,8 +16,8 @@ from payres.core.protocol.amounts import Fee, format_decimal, parse_decimal, par
 from payres.core.protocol.errors import InvalidRequest, require
 from payres.core.protocol.wire import MAX_ASSET_CODE_LENGTH, Resource, Scale, require_amount
 from payres.core.store import accounts, audit
-from payres.core.store.accounts import ASSETS, AssetRecord, RateRecord, find_operator_account
-from payres.core.store.rows import PageBounds, PageQuery, delete_rows
+from payres.core.store.accounts import ASSETS, RATES, AssetRecord, RateRecord, find_operator_account
+from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
 from payres.operator import movements
 from payres.operator.declared import look_overs
@@ -289,7 +289,7 @@ def set_rate(
 def remove_rate(work: Work, base: str, counter: str) -> RemovedRate:
     """Remove a rate. The rates service, if there is one, sets the next rate."""
     require_rate(work, base, counter)
-    delete_rows(work, "exchange_rate", base_code=base, counter_code=counter)
+    RATES.delete(work, base_code=base, counter_code=counter)
     return RemovedRate(base=base, counter=counter)
 
 

@@ -7,7 +7,6 @@ from payres.core.grants.clients import identify
 from payres.core.protocol.errors import InvalidClient, InvalidRequest, WrongState, require
 from payres.core.protocol.wire import Resource
 from payres.core.store.grants import FROZEN, FrozenRecord
-from payres.core.store.rows import delete_rows
 from payres.core.store.work import Environment, Work
 from payres.operator.declared.declarations import ACCESS, CommandLine, Listing, OperationForm, operation
 from payres.operator.declared.inputs import Name, said
@@ -102,5 +101,5 @@ def freeze(work: Work, client: ClientName) -> FrozenRecord:
 def unfreeze(work: Work, client: ClientName) -> FrozenRecord:
     """Let the grants of a frozen client pay again."""
     found = require_frozen(work, client)
-    delete_rows(work, "frozen_client", client=found.client)
+    FROZEN.delete(work, client=found.client)
     return found

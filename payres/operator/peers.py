@@ -19,11 +19,11 @@ from payres.core.protocol.wire import Resource, Scale, Text, require_amount
 from payres.core.remote.ip_addresses import names_private_host
 from payres.core.store import audit, server_secrets
 from payres.core.store.accounts import ACCOUNTS
-from payres.core.store.rows import PageBounds, PageQuery, delete_rows
+from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
 from payres.interledger.clearing import ABOVE_LIMIT, SHORT_THERE
 from payres.interledger.store import packets, peers
-from payres.interledger.store.peers import PEERS, PeerRecord
+from payres.interledger.store.peers import PEERS, ROUTE_TABLE, PeerRecord
 from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.declared import look_overs
@@ -417,7 +417,7 @@ def _set_credit_limit(work: Work, peer: PeerRecord, text: str) -> str:
 def _change_routes(work: Work, peer: PeerRecord, add: Sequence[str], remove: Sequence[str]) -> None:
     _check_routes(work, add)
     for prefix in remove:
-        if not delete_rows(work, "peer_route", prefix=prefix, peer_id=peer.id):
+        if not ROUTE_TABLE.delete(work, prefix=prefix, peer_id=peer.id):
             advice = f"`payres peer show {peer.name}` lists its routes"
             raise InvalidRequest(f"The peer {peer.name} has no route {prefix!r}", advice=advice, field="routes")
     for prefix in add:

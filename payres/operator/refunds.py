@@ -42,7 +42,6 @@ from payres.core.store import audit, representations
 from payres.core.store.connections import is_served
 from payres.core.store.incoming_payments import INCOMING, IncomingRecord
 from payres.core.store.outgoing_payments import OUTGOING
-from payres.core.store.rows import count_rows
 from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.core.store.work import Units, Work
 from payres.interledger.node import node_of, open_quotes
@@ -285,7 +284,7 @@ def make(work: Work, found: RefundPlan, first: int = 0, offer: Offer | None = No
     the meantime; InsufficientFunds, NoRate."""
     wanted, receiver = found.wanted, found.receiver
     made = len(found.made) + first
-    now_made = count_rows(work, "refund", incoming_payment_id=found.payment.id, reference=wanted.reference)
+    now_made = REFUNDS.count(work, incoming_payment_id=found.payment.id, reference=wanted.reference)
     if now_made != made:
         raise _changed()
     if made == 0:

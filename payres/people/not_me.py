@@ -17,6 +17,7 @@ from payres.accounts.notices import mail_of_link
 from payres.accounts.owners import close_sign_in
 from payres.accounts.passkeys import PASSKEYS
 from payres.accounts.second_factors import cancel_removal, remove_step
+from payres.accounts.store.browsers import KNOWN_BROWSERS
 from payres.accounts.store.joins import JOIN_TABLE, kept_join
 from payres.accounts.store.kinds import delete_of
 from payres.accounts.store.links import account_of_link, delete_link
@@ -30,7 +31,6 @@ from payres.core.protocol.errors import MethodNotAllowed, NotFound
 from payres.core.store import audit
 from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.grants import GRANTS
-from payres.core.store.rows import delete_rows
 from payres.core.store.wallets import KEYS, WalletRecord
 from payres.core.store.work import Work
 from payres.html.forms import read_form
@@ -70,7 +70,7 @@ def _session(work: Work, one: About) -> Sequence[Do]:
         found.append(partial(delete_session, work, OF_OWNERS, bytes.fromhex(session)))
         if known:
             own = {"id_hash": bytes.fromhex(known), "owner_id": one.owner.id}
-            found.append(partial(delete_rows, work, "known_browser", **own))
+            found.append(partial(KNOWN_BROWSERS.delete, work, **own))
     return found
 
 
@@ -138,7 +138,7 @@ def _join(work: Work, one: About) -> Sequence[Do]:
     join = JOIN_TABLE.find(work, wallet_address_id=wallet.id) if wallet else None
     if wallet is None or join is None or join.joined_at:
         return []
-    return [partial(delete_rows, work, "wallet_join", wallet_address_id=wallet.id)]
+    return [partial(JOIN_TABLE.delete, work, wallet_address_id=wallet.id)]
 
 
 def _joined(work: Work, one: About) -> Sequence[Do]:

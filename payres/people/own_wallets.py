@@ -16,7 +16,7 @@ from payres.accounts.guesses import wrong_password
 from payres.accounts.notices import notify
 from payres.accounts.second_step import Refused
 from payres.accounts.sessions import find_account, find_session, noted
-from payres.accounts.store.joins import JOIN_DELAY, JoinRecord, open_joins, store_join
+from payres.accounts.store.joins import JOIN_DELAY, JOIN_TABLE, JoinRecord, open_joins, store_join
 from payres.accounts.store.kinds import Account
 from payres.accounts.store.owners import OF_OWNERS, OwnerRecord, owner_at, take_over, wallets_of
 from payres.accounts.store.sessions import change_session, end_access
@@ -37,7 +37,6 @@ from payres.core.protocol.errors import (
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store import audit
 from payres.core.store.accounts import ACCOUNTS
-from payres.core.store.rows import delete_rows
 from payres.core.store.wallets import WALLETS, WalletRecord, find_wallet
 from payres.core.store.work import Work
 from payres.html.forms import Form, here
@@ -259,7 +258,7 @@ def _refused(work: Work, other: OwnerRecord, code: str, seen: Seen) -> Refused |
 def keep_apart(work: Work, owner: OwnerRecord) -> None:
     """Ends what the owner has asked for or is asked for, and tells both sides."""
     for one in open_joins(work, owner.id, work.now):
-        delete_rows(work, "wallet_join", wallet_address_id=one.wallet_address_id)
+        JOIN_TABLE.delete(work, wallet_address_id=one.wallet_address_id)
         audit.record(work, "wallet.keep_apart", one.path)
         for owner_id in (one.owner_id, one.holder_id):
             notify(work, owner_id, "wallet_kept_apart", wallet=one.path)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from payres.accounts.notices import GATHERED, notify
 from payres.accounts.second_factors import delete_factors
 from payres.accounts.store import mail
-from payres.accounts.store.joins import kept_join
+from payres.accounts.store.joins import JOIN_TABLE, kept_join
 from payres.accounts.store.mail import ADDRESSES, AddressRecord
 from payres.accounts.store.owners import OF_OWNERS, OWNERS, take_over, wallets_of
 from payres.accounts.store.sessions import end_access
@@ -18,7 +18,6 @@ from payres.core.grants.spending_limits import spending_of
 from payres.core.protocol.visible import visible_name, visible_url
 from payres.core.store import audit
 from payres.core.store.events import last_sequence
-from payres.core.store.rows import delete_rows
 from payres.core.store.wallets import KEYS, WALLETS, WalletRecord, list_keys
 from payres.core.store.work import Work
 from payres.html.language import Language
@@ -52,7 +51,7 @@ def take_out(work: Work, wallet: WalletRecord, ended: Sequence[SetUp], **said: A
         if joined.email:
             before = AddressRecord(own, joined.email, work.now, joined.language or "", joined.time_zone or "")
             ADDRESSES.insert(work, replace(before, after_event=last_sequence(work)))
-        delete_rows(work, "wallet_join", wallet_address_id=wallet.id)
+        JOIN_TABLE.delete(work, wallet_address_id=wallet.id)
     for one in ended:
         one.end()
     audit.record(work, "wallet.separate", wallet.path, ownerOf=others[0] if others else None, **said)

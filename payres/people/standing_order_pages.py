@@ -19,7 +19,6 @@ from payres.core.protocol.errors import DomainError, WrongState
 from payres.core.protocol.visible import ShownUrl, visible_url
 from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.quotes import QuoteRecord
-from payres.core.store.rows import count_rows
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import Work
 from payres.html.concurrent_edits import ChangedMeanwhile, Compared, sides_of
@@ -35,7 +34,7 @@ from payres.people.sending import FAILED, ask_price, find_price, missing_input, 
 from payres.people.sessions import HOME, OwnerVisit
 from payres.people.store import standing_orders as store
 from payres.people.store.remote_bills import called
-from payres.people.store.standing_orders import ORDERS, OrderRecord, RunRecord
+from payres.people.store.standing_orders import ORDERS, RUNS, OrderRecord, RunRecord
 
 PATH: Final = "/account/orders"
 MORNING: Final = 6 * HOUR  # when a day's payments are due, on the clocks of the owner
@@ -114,7 +113,7 @@ def shown(work: Work, wallet: WalletRecord, order: OrderRecord) -> ShownOrder:
         visible_url(order.payee),
         wallet.asset if order.fixed == "send" else order.receive_asset,
         next((run for run in runs if run.problem), None),
-        count_rows(work, "standing_order_run", order_id=order.id, state="paid"),
+        RUNS.count(work, order_id=order.id, state="paid"),
         None if schedule.interval.last is None else schedule.at(schedule.interval.last),
         order.paused_until or order.next_at if rules.is_away(work, order) else None,
     )

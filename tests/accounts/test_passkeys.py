@@ -25,7 +25,6 @@ from payres.core.protocol.errors import InvalidRequest, NotFound, WrongState
 from payres.core.protocol.identifiers import base64url
 from payres.core.protocol.urls import Urls
 from payres.core.store import connections
-from payres.core.store.rows import delete_rows
 from payres.core.store.work import Work
 from payres.operator.store.operators import OF_OPERATORS, put_operator
 from payres.operator.wallets import create_wallet
@@ -194,7 +193,7 @@ def test_registration_is_good_once_and_only_where_it_was_asked_for(work: Work) -
     made = add(work, answer)
     with pytest.raises(InvalidRequest, match=passkeys.TAKEN):
         add(work, answer)
-    delete_rows(work, "passkey", id=made.id)
+    PASSKEY_TABLE.delete(work, id=made.id)
     with pytest.raises(InvalidRequest, match=passkeys.TOO_LATE):
         add(work, answer)
 
@@ -237,7 +236,7 @@ def test_removed_passkey_and_one_of_another_user_sign_nobody_in(work: Work) -> N
     of_other = other.sign(to_sign())["response"]["signature"]
     with pytest.raises(InvalidRequest, match=passkeys.REFUSED):
         use(work, answer | {"response": answer["response"] | {"signature": of_other}})
-    delete_rows(work, "passkey", id=signed.passkey.id)
+    PASSKEY_TABLE.delete(work, id=signed.passkey.id)
     with pytest.raises(InvalidRequest, match=passkeys.UNKNOWN):
         use(work, answer)
     with pytest.raises(InvalidRequest, match=passkeys.UNKNOWN):

@@ -6,11 +6,12 @@ from payres.accounts.limits import KNOWN_BROWSER_DAYS, MAX_KNOWN_BROWSERS
 from payres.accounts.store.kinds import Kind, delete_surplus
 from payres.core.protocol.clock import DAY, lasts
 from payres.core.store.retention import Rule, purge
-from payres.core.store.rows import find_number, insert_row, number
+from payres.core.store.rows import Rows, find_number, insert_row, number
 from payres.core.store.work import Transaction
 
 BROWSER_LIFETIME: Final = KNOWN_BROWSER_DAYS * DAY
 TRUSTED_LIFETIME: Final = 30 * DAY  # for which a browser is not asked for the second factor
+KNOWN_BROWSERS = Rows("known_browser")
 BROWSERS = Rule("known_browser", "expires_at", "id_hash")
 
 

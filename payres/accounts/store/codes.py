@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from payres.accounts.store.kinds import Kind, delete_of
-from payres.core.store.rows import Table, insert_row, number
+from payres.core.store.rows import Rows, Table, insert_row, number
 from payres.core.store.work import Transaction
 
 
@@ -22,6 +22,7 @@ class TotpRecord(msgspec.Struct, frozen=True):
 
 
 TOTP = Table(TotpRecord, "totp")
+RECOVERY_CODE_TABLE = Rows("recovery_code")
 
 
 def find_totp(tx: Transaction, kind: Kind, account_id: int) -> TotpRecord | None:

@@ -8,7 +8,7 @@ import msgspec
 from payres.accounts.store.sign_ins import Seen
 from payres.core.protocol.clock import DAY, lasts
 from payres.core.store.retention import Rule, purge
-from payres.core.store.rows import Table, delete_rows, insert_row
+from payres.core.store.rows import Table, insert_row
 from payres.core.store.work import Transaction
 
 JOIN_DELAY: Final = DAY  # in which the owner of a wallet can say no to who asks for it
@@ -64,7 +64,7 @@ def store_join(tx: Transaction, wallet_id: int, owner_id: int, seen: Seen, now: 
     notices = tx.execute(f"{of_now} WHERE id = ?)", (wallet_id,)).fetchone() or (None, None, None)
     if last is not None and (is_done or last.joined_at):
         notices = last.email, last.language, last.time_zone
-    delete_rows(tx, "wallet_join", wallet_address_id=wallet_id)
+    JOIN_TABLE.delete(tx, wallet_address_id=wallet_id)
     values = {"wallet_address_id": wallet_id, "owner_id": owner_id, "due_at": now + JOIN_DELAY}
     values |= {"purge_at": now + JOINS_KEPT} | ({"joined_at": now} if is_done else {})
     more = dict(zip(("email", "language", "time_zone"), notices, strict=True))

@@ -5,7 +5,7 @@ A row of an account has one column set, that of its kind, so a secret of one kin
 
 from typing import NamedTuple, Protocol
 
-from payres.core.store.rows import delete_rows
+from payres.core.store.rows import Rows
 from payres.core.store.work import Transaction
 
 
@@ -50,7 +50,7 @@ class Kind(NamedTuple):
 def delete_of(tx: Transaction, kind: Kind, account_id: int, *tables: str) -> None:
     """Deletes all rows of an account in these tables."""
     for table in tables:
-        delete_rows(tx, table, **{kind.column: account_id})
+        Rows(table).delete(tx, **{kind.column: account_id})
 
 
 def delete_surplus(tx: Transaction, table: str, kind: Kind, account_id: int, most: int) -> None:

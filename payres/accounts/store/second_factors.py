@@ -5,11 +5,13 @@ from typing import Final
 from payres.accounts.store.kinds import Kind
 from payres.core.protocol.clock import DAY, MINUTE, lasts
 from payres.core.store.retention import Rule, purge
-from payres.core.store.rows import find_number, insert_row
+from payres.core.store.rows import Rows, find_number, insert_row
 from payres.core.store.work import Transaction
 
 HALF_LIFETIME: Final = 10 * MINUTE
 REMOVAL_DELAY: Final = DAY  # in which the owner can say no
+HALF_SIGN_IN_TABLE = Rows("half_sign_in")
+REMOVALS = Rows("factor_removal")
 HALF_SIGN_INS = Rule("half_sign_in", "expires_at", "id_hash")
 
 

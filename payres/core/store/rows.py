@@ -34,7 +34,26 @@ def json_column(name: str) -> Embedded:
     )
 
 
-class Table(Generic[R]):
+class Rows:
+    """The rows of a table, by what some of its columns are equal to."""
+
+    def __init__(self, table: str) -> None:
+        self.table: Final = table
+
+    def create(self, tx: Transaction, **values: object) -> int:
+        """Inserts a row with these columns. Returns its id."""
+        return insert_row(tx, self.table, **values)
+
+    def delete(self, tx: Transaction, **equal: object) -> int:
+        """Deletes the rows with these columns. Returns how many."""
+        return tx.execute(f"DELETE FROM {self.table} WHERE {_equal(equal)}", (*equal.values(),)).rowcount
+
+    def count(self, tx: Transaction, **equal: object) -> int:
+        """How many rows have these columns."""
+        return number(tx, f"SELECT count(*) FROM {self.table} WHERE {_equal(equal)}", *equal.values())
+
+
+class Table(Rows, Generic[R]):
     """The SQL of a record, built once. The columns are in the order of the fields, so a row converts directly.
 
     `source` is the table or join to read from; `prefix` qualifies the columns of fields not named in `columns`. At most
@@ -44,6 +63,7 @@ class Table(Generic[R]):
     def __init__(
         self, record: type[R], source: str, prefix: str = "", key: str = "", **columns: str | Embedded
     ) -> None:
+        super().__init__(source.partition(" ")[0])
         self._record = record
         self._embedded: tuple[slice, Embedded] | None = None
         names: list[str] = []
@@ -57,7 +77,6 @@ class Table(Generic[R]):
         self.columns = ", ".join(names)
         self.width = len(names)
         self.source, self._prefix = source, prefix
-        self._table = source.partition(" ")[0]
         self.key = key or names[0]
         self._select = f"SELECT {self.columns} FROM {source} "
         self._lookups: dict[tuple[str, ...], str] = {}  # built once for each choice of columns
@@ -91,7 +110,7 @@ class Table(Generic[R]):
         """The row with this key. Raises Damaged if missing: ids come from rows that refer to this one."""
         record = self.get(tx, row_id)
         if record is None:
-            raise Damaged(f"{self._table} {row_id} does not exist")
+            raise Damaged(f"{self.table} {row_id} does not exist")
         return record
 
     def list(self, tx: Transaction, where: str = "", /, *values: object, **equal: object) -> Sequence[R]:
@@ -114,14 +133,10 @@ class Table(Generic[R]):
         """Inserts a row, replacing the one with its key."""
         tx.execute(f"INSERT OR REPLACE {self._into}", self.values(record))
 
-    def create(self, tx: Transaction, **values: object) -> int:
-        """Inserts a row with these columns. Returns its id."""
-        return insert_row(tx, self._table, **values)
-
     def update(self, tx: Transaction, row_id: int | str, **values: object) -> None:
         """Sets columns of the row with this key."""
         columns, key = ", ".join(f"{column} = ?" for column in values), self.key.rpartition(".")[2]
-        tx.execute(f"UPDATE {self._table} SET {columns} WHERE {key} = ?", (*values.values(), row_id))
+        tx.execute(f"UPDATE {self.table} SET {columns} WHERE {key} = ?", (*values.values(), row_id))
 
 
 def find_number(tx: Transaction, sql: str, *values: object) -> int | None:
@@ -168,16 +183,6 @@ def insert_row(tx: Transaction, table: str, **values: object) -> int:
     cursor = tx.execute(_insertion(table, tuple(values)), tuple(values.values()))
     assert cursor.lastrowid is not None
     return cursor.lastrowid
-
-
-def delete_rows(tx: Transaction, table: str, **equal: object) -> int:
-    """Deletes the rows with these columns. Returns how many."""
-    return tx.execute(f"DELETE FROM {table} WHERE {_equal(equal)}", (*equal.values(),)).rowcount
-
-
-def count_rows(tx: Transaction, table: str, **equal: object) -> int:
-    """How many rows have these columns."""
-    return number(tx, f"SELECT count(*) FROM {table} WHERE {_equal(equal)}", *equal.values())
 
 
 def _equal(columns: Iterable[str], prefix: str = "") -> str:

@@ -9,7 +9,7 @@ from payres.core.protocol.clock import DAY
 from payres.core.protocol.visible import visible_line
 from payres.core.store import server_secrets
 from payres.core.store.retention import Rule
-from payres.core.store.rows import Table, find_number, insert_row, number
+from payres.core.store.rows import Rows, Table, find_number, insert_row, number
 from payres.core.store.work import Transaction
 
 TOKENS_SECRET = "peer_tokens"  # noqa: S105 - the name of the secret that encrypts outgoing tokens
@@ -60,6 +60,7 @@ _ASSET = {"asset_id": "a.asset_id", "asset_code": "s.code", "asset_scale": "s.sc
 INBOUND = Table(InboundPeer, _SOURCE, prefix="p.", **_ASSET)
 PEERS = Table(PeerRecord, _SOURCE, prefix="p.", balance="a.balance", held="a.held", floor="a.floor", **_ASSET)
 ACTIVE = "p.removed_at IS NULL"
+ROUTE_TABLE = Rows("peer_route")
 ANSWERS = Rule("answered_request", "answered_at", "peer_id, request_id", after=30 * DAY, at_once=32)
 REJECTS = Rule("rejected_request", "purge_at", "peer_id, request_id")
 _FIND_REQUEST = """

@@ -16,7 +16,7 @@ from payres.accounts.notices import NoticeKind
 from payres.accounts.passkeys import PASSKEYS
 from payres.accounts.second_factors import remove_step
 from payres.accounts.second_step import record
-from payres.accounts.store.codes import add_recovery_codes
+from payres.accounts.store.codes import RECOVERY_CODE_TABLE, TOTP, add_recovery_codes
 from payres.accounts.store.kinds import Kind, delete_of
 from payres.accounts.store.mail import ADDRESSES, AddressRecord
 from payres.accounts.store.owners import OF_OWNERS
@@ -27,7 +27,7 @@ from payres.core.protocol.errors import WrongState
 from payres.core.protocol.wire import Resource
 from payres.core.store import audit, server_secrets
 from payres.core.store.events import last_sequence
-from payres.core.store.rows import Table, delete_rows, insert_row
+from payres.core.store.rows import Table
 from payres.core.store.wallets import WALLETS, require_wallet
 from payres.core.store.work import ROWS_AT_ONCE, Work
 from payres.interledger.store.peers import PEERS
@@ -145,7 +145,7 @@ def _end_passkey(work: Work, name: str, row: EndedRow) -> None:
 
 def _end_recovery_codes(work: Work, name: str, row: EndedRow) -> None:
     for code_hash in msgspec.json.decode(row["hashes"]):
-        delete_rows(work, "recovery_code", hash=bytes.fromhex(code_hash))
+        RECOVERY_CODE_TABLE.delete(work, hash=bytes.fromhex(code_hash))
 
 
 def _add_factor(work: Work, name: str, row: EndedRow) -> str | None:
@@ -160,7 +160,7 @@ def _add_factor(work: Work, name: str, row: EndedRow) -> str | None:
     if secret is not None:
         delete_of(work, kind, account.id, "totp")
     add_recovery_codes(work, kind, account.id, [bytes.fromhex(one) for one in recovery], work.now)
-    insert_row(work, "passkey" if secret is None else "totp", **columns)
+    (PASSKEY_TABLE if secret is None else TOTP).create(work, **columns)
     what: NoticeKind
     what, data = ("passkey_added", {"name": row["name"], "passkey": row["id"]}) if secret is None else ("codes_on", {})
     record(work, kind, account, what, **data)

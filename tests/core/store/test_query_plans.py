@@ -22,7 +22,7 @@ from payres.core.store import outgoing_payments as payments
 from payres.core.store.accounts import AccountRecord, AssetRecord, Cause, RateRecord
 from payres.core.store.migrations import schema
 from payres.core.store.retention import Rule
-from payres.core.store.rows import PageQuery, Table, delete_rows, first_row_from, page_of_wallet, select_page
+from payres.core.store.rows import PageQuery, Rows, Table, first_row_from, page_of_wallet, select_page
 from payres.core.store.work import Transaction
 from payres.interledger.store import packets, peers
 from payres.operator.store import all_payments, api_keys, due_work, entries, operators, search
@@ -153,7 +153,7 @@ def call(function: Callable[..., object], *values: Any) -> Query:
     return lambda tx: function(tx, *values)
 
 
-LOOK_UP = re.compile(r"((?:\w+\.)?[A-Z_]+)\.(?:find|list)|(?:delete|count)_rows")
+LOOK_UP = re.compile(r"((?:\w+\.)?[A-Z_]+)\.(?:find|list|delete|count)")
 
 
 def looked_up() -> dict[str, Query]:
@@ -165,11 +165,12 @@ def looked_up() -> dict[str, Query]:
             if isinstance(node, ast.Call) and node.keywords and (of := LOOK_UP.fullmatch(ast.unparse(node.func))):
                 module = import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
                 columns = [one.arg for one in node.keywords if one.arg]
-                if of[1] is None and isinstance(name := node.args[-1], ast.Constant):
-                    values: dict[str, Any] = dict.fromkeys(columns, 1)
-                    found[f"{name.value!r} by {columns}"] = partial(delete_rows, table=str(name.value), **values)
-                elif of[1] and isinstance(table := eval(of[1], vars(module)), Table):
-                    found[f"{table.source} by {columns}"] = call(partial(table.find, **dict.fromkeys(columns, 1)))
+                table = eval(of[1], vars(module))
+                values: dict[str, Any] = dict.fromkeys(columns, 1)
+                if isinstance(table, Table):
+                    found[f"{table.source} by {columns}"] = call(partial(table.find, **values))
+                elif isinstance(table, Rows):
+                    found[f"{table.table} by {columns}"] = call(partial(table.count, **values))
     return found
 
 
