@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final, Protocol, TypeVar
 from urllib.parse import unquote, urlencode
 
 from payres.core.protocol.amounts import MAX_LEDGER, describe_amount, parse_decimal
-from payres.core.protocol.errors import InvalidAmount
-from payres.core.protocol.urls import ADMIN_ROOT, pointed
+from payres.core.protocol.errors import InvalidAmount, InvalidReceiver
+from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.visible import visible_name, visible_text
 from payres.core.protocol.wire import Resource
 from payres.core.store.accounts import AssetRecord, list_assets
@@ -22,6 +22,7 @@ from payres.core.store.grants import GRANTS, GrantRecord
 from payres.core.store.rows import Table
 from payres.core.store.wallets import WalletRecord, find_wallet
 from payres.core.store.work import Work
+from payres.html.forms import typed_url
 from payres.html.typed_amounts import typed_decimal
 from payres.interledger.store.peers import list_peers
 from payres.operator.api_keys import API_KEY, ApiKey, key_of_actor
@@ -185,7 +186,10 @@ def _wallets(work: Work, words: Sequence[Word]) -> Sequence[WalletRecord]:
 
 
 def _path(work: Work, text: str) -> str:
-    return unquote((work.urls.wallet_path(str(pointed(text))) or text).removeprefix("admin/wallets/"))
+    path = None
+    with suppress(InvalidReceiver):
+        path = work.urls.wallet_path(typed_url(work.urls, text))
+    return unquote((path or text).removeprefix("admin/wallets/"))
 
 
 def _payments(work: Work, words: Sequence[Word]) -> Sequence[PaymentRecord]:

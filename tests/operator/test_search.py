@@ -104,6 +104,8 @@ CASES: Final = (
     ("MÜLLER’S  BÜCHER", "wallets", lambda shop: "books"),
     ("a-wallet-with", "wallets", lambda shop: "savings/of-a-wallet-with-a-long-path"),
     ("{base}/books", "wallets", lambda shop: "books"),
+    ("{host}/books", "wallets", lambda shop: "books"),
+    ("${host}/books", "wallets", lambda shop: "books"),
     ("{base}/admin/wallets/books", "wallets", lambda shop: "books"),
     ("{bill}", "payments", lambda shop: shop.bill),
     ("{base}/incoming-payments/{bill}", "payments", lambda shop: shop.bill),
@@ -156,7 +158,12 @@ CASES: Final = (
 
 @pytest.mark.parametrize(("typed", "kind", "first"), CASES, ids=[f"{kind}: {typed}" for typed, kind, _ in CASES])
 def test_it_is_found(payres: Instance, shop: Shop, typed: str, kind: str, first: Callable[[Shop], str | None]) -> None:
-    names = shop._asdict() | {"base": payres.base_url, "bill_end": shop.bill[-8:], "frank_end": shop.frank[-12:-2]}
+    names = shop._asdict() | {
+        "base": payres.base_url,
+        "host": payres.base_url.partition("://")[2],
+        "bill_end": shop.bill[-8:],
+        "frank_end": shop.frank[-12:-2],
+    }
     text = typed.format(**names, client=payres.client.wallet_address)
     results = found(payres, text)
     assert kind in results, results

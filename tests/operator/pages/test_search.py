@@ -79,6 +79,8 @@ def test_words_must_all_be_found_and_each_leads_on(ann: Browser, frank: str) -> 
     assert " · Only 18.00, 1 " in words
     assert "Alice pays Frank’s “Fish”" in words
     assert marked(ann, "alice 18") == {"Alice", "18.00"}
+    for three in ("alice frank 18.00", "alice frank 18.51"):
+        assert "Nothing has one of them" not in ann.words("/admin/search", q=three), "of three none is tried alone"
     none = ann.words("/admin/search", q="frank 18.51")
     near = "frank, from 18.00 to 19.00Fees and rates make amounts differ"
     assert none.startswith("Nothing has both “frank” and “18.51” No payment, bill or deposit is of 18.51. "), none
