@@ -46,7 +46,7 @@ from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.core.store.work import Units, Work
 from payres.interledger.node import node_of, open_quotes
 from payres.interledger.store import remote_resources
-from payres.operator.declared.declarations import CommandLine, ContextUnits, OperationForm, operation
+from payres.operator.declared.declarations import CommandLine, ContextUnits, LookOver, OperationForm, operation
 from payres.operator.declared.inputs import MAX_REASON, DecimalText, Reference, check_reason, said
 from payres.operator.declared.shapes import Time, decimals, represent
 from payres.operator.payments import PAYMENT, PaymentName
@@ -140,6 +140,7 @@ class RefundPlan(msgspec.Struct, frozen=True):
         ],
         is_over=lambda one: one.direction != "incoming" or one.moved == one.refunded,
         plan=lambda work, id, **given: _meant(work, WantedRefund(id, **given)),
+        weighs=lambda work, id, **given: _looked_over(work, WantedRefund(id, **given)),
         says=said_at_field,
     ),
     noun="payments",
@@ -202,6 +203,18 @@ def _meant(work: Work, wanted: WantedRefund) -> Mapping[str, str]:
     """The amount, so that no more goes back than was looked over. Raises the errors of `plan`."""
     found = plan(work, wanted)
     return {"amount": format_decimal(found.amount, found.receiver.asset)}
+
+
+def _looked_over(work: Work, wanted: WantedRefund) -> LookOver:
+    """Whose money goes back to whom. Raises the errors of `plan`."""
+    found = plan(work, wanted)
+    amount = describe_amount(found.amount, found.receiver.asset)
+    payers = dict.fromkeys(OUTGOING.by_id(work, payment).wallet_address_id for payment, _ in found.parts)
+    names = [WALLETS.by_id(work, one).name for one in [*payers][:3]]
+    to = wanted.to or ", ".join(names) + (f" and {len(payers) - 3} more" if len(payers) > 3 else "")
+    facts = [("From", found.receiver.name), ("To", to), ("Why", wanted.why or "no reason: both owners read none")]
+    stay = ("Fees", "stay, and grants count the money as spent")
+    return LookOver(f"Send {amount} back?", f"Send {amount} back", (), [*facts, stay])
 
 
 async def send_back(call: Units, wanted: WantedRefund, offer: Offer | None) -> List[Refund]:

@@ -164,9 +164,11 @@ def _moved(work: Work, one: Payment | Movement) -> Cell:
 
 
 def _standing(work: Work, visit: OperatorVisit, one: Payment | Movement) -> Cell:
-    """The state of a payment that is not completed; for a movement the form that undoes it, while that is possible."""
+    """The state of a payment that is not completed, or what of it went back; for a movement the form that undoes it,
+    while that is possible."""
     if not isinstance(one, Movement):
-        return Cell("" if one.state == "completed" else one.state, "state")
+        back = f"{Cell(one.refunded, 'number').shown} refunded" if one.refunded.strip("0.") else ""
+        return Cell(back or ("" if one.state == "completed" else one.state), "state")
     if undoable_until(work, MOVEMENTS.by_id(work, one.id)) and visit.may(operation_of(undo)):
         return Cell("Undo", link=path_of("movements", one.id, "undo"))
     return Cell("undone" if one.undone_by else "undoes another" if one.undoes else "")

@@ -292,10 +292,11 @@ def test_payment_is_refunded_in_part_and_then_in_whole(payres: Instance, ann: Br
     part = ann.send(f"{path}/refund", choice="refund", amount="5.00", reference="broken cup", password=PASSWORD)
     assert (part.status_code, part.headers["location"]) == (303, path)
     assert "USD 5.00 was sent back to alice, under the reference broken cup." in ann.words(path)
+    assert "5.00 refunded" in ann.words("/admin/wallets/bob")
     other = ann.words(f"/admin/payments/{seeded.outgoing}")
     assert "USD 5.00 came back from bob, under the reference broken cup." in other
     rest = ann.send(f"{path}/refund", choice="refund")
-    assert "Amount USD 20.00" in words_of(rest), "what is left is named"
+    assert "Send USD 20.00 back? From Bob To Alice Why no reason" in words_of(rest), "what is left is named"
     form = hidden_fields(rest) | {"amount": "20.00", "password": PASSWORD}
     assert '<input type="hidden" name="amount" value="20.00">' in rest.text
     assert ann.http.post(f"{path}/refund", data=form).status_code == 303
