@@ -33,7 +33,7 @@ from payres.core.protocol.visible import visible_url
 from payres.html.brand import ACCENTS, GROUNDS, SHIELD, dark_accent, logo, on_accent
 from payres.html.language import Language, marked, preferred
 from payres.html.preferences import chosen_language, zone_of
-from payres.html.sentences import ended, failure_of, length_words, problem_of
+from payres.html.sentences import capital, ended, failure_of, length_words, problem_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -202,7 +202,7 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"capital": _capital, "ended": ended, "with_marks": _with_marks}
+    found.filters |= {"capital": capital, "ended": ended, "with_marks": _with_marks}
     found.filters["segment"] = partial(quote, safe="")  # a wallet's path has slashes
     found.tests["plain_name"] = _is_plain_name
     return found
@@ -218,11 +218,6 @@ def _with_marks(text: str, parts: Collection[str]) -> Markup:
 def _is_plain_name(name: str) -> bool:
     """Whether a name that somebody else has chosen reads as nothing but a name inside a sentence."""
     return re.search(r"[\d?!:;()“”„\"«»]", name) is None
-
-
-def _capital(text: str) -> str:
-    """The text with its first letter in upper case."""
-    return text[:1].upper() + text[1:]
 
 
 @lru_cache(maxsize=4)

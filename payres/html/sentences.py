@@ -87,6 +87,11 @@ def ended(text: str) -> str:
     return text if text.endswith((".", "…", "!", "?")) else text + "."
 
 
+def capital(text: str) -> str:
+    """The text with its first letter in upper case, unless it begins with the name of a setting."""
+    return text if "_" in text.partition(" ")[0] else text[:1].upper() + text[1:]
+
+
 def failure_of(language: Language, failure: str | None, host: str = "") -> Markup:
     """Why a payment to `host` failed or was not made, in a few words: by a reason or code, or what its sender said."""
     found = REASONS.get(failure or "") or _pattern_of(failure)

@@ -161,7 +161,9 @@ RATE: Final = Shape(
     "GET /assets assets:read",
     ASSET,
     command=CommandLine("asset list"),
-    listing=Listing("assets", "There are no assets yet; the first wallet makes one", "Currencies", menu="Currencies"),
+    listing=Listing(
+        "assets", "There are no currencies yet; the first wallet makes one", "Currencies", menu="Currencies"
+    ),
 )
 def list_assets(work: Work) -> Sequence[AssetRecord]:
     """List the assets that accounts are kept in.

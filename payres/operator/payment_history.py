@@ -275,7 +275,7 @@ def _folded(same: Sequence[Moment]) -> Moment:
     """The first of moments with the same sentence, which says how many they were, and when the last was."""
     if len(same) == 1:
         return same[0]
-    times = Cell(f" This was {len(same)} times, the last at ")
+    times = Cell(f" This happened {len(same)} times, last: ")
     return Moment(same[0].at, [*same[0].said, times, same[-1].at, Cell(".")])
 
 

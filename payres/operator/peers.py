@@ -34,7 +34,7 @@ from payres.operator.store.movements import MovementRecord, page_of_movements
 
 MAX_TOKEN_LENGTH: Final = 1000
 CREDIT: Final = "What the peer may owe us, in units of the asset: 1000.00."
-MAX_PACKET: Final = "Most in one packet, in the smallest unit: with scale 2, 10000 is 100.00"
+MAX_PACKET: Final = "Most in one packet, in the smallest unit: with 2 decimals, 10000 is 100.00"
 CreditLimit = Annotated[DecimalText, said(CREDIT)]
 PeerNote = Annotated[str, said(max_length=MAX_NAME_LENGTH, is_long=True, typed=lambda _, text: " ".join(text.split()))]
 PeerToken = Annotated[Text, said(metavar="TOKEN", secret=True)]
@@ -196,8 +196,12 @@ def add_peer(
     ],
     asset_scale: Annotated[Scale, said("Its number of decimals: 2 for cents.", option="--scale", label="Decimals")],
     url: Annotated[Text, said("Where the peer takes packets (POST).", metavar="URL", label="URL")],
-    outgoing_token: Annotated[PeerToken, said("Token that we send.", label="Token that we send")],
-    incoming_token: Annotated[PeerToken, said("Token that we get.", label="Token that we get")],
+    outgoing_token: Annotated[
+        PeerToken, said("Token that we send.", label="Token that we send", hint="There it is the token that they get.")
+    ],
+    incoming_token: Annotated[
+        PeerToken, said("Token that we get.", label="Token that we get", hint="There it is the token that they send.")
+    ],
     max_packet: Annotated[int, said(f"{MAX_PACKET}.", metavar="N", ge=1, le=MAX_LEDGER)] | None = None,
     credit_limit: Annotated[
         CreditLimit, said(f"{CREDIT} Without it the peer can only receive, or send what it paid before.")

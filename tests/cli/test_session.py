@@ -212,7 +212,7 @@ def test_refused_command_changes_nothing(payres: Command, as_json: AsJson) -> No
     ("command", "says"),
     [
         ("wallet list", "no wallets yet"),
-        ("asset list", "no assets yet"),
+        ("asset list", "no currencies yet"),
         ("rate list", "No rates are set"),
         ("peer list", "There are no peers; `payres peer add`"),
         ("webhook list", "There are no webhooks; `payres webhook add`"),

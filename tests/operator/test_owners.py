@@ -110,7 +110,7 @@ def test_second_step_is_removed_tomorrow_for_a_reason_unless_it_is_kept(
         looked_over = words_of(ben.send(form, choice="remove", why=WHY))
         assert f"How you know that it is the owner {WHY} Your password" in looked_over
         assert ben.send(form, choice="remove", why=WHY, password=PASSWORD).headers["location"] == page
-        note = f"ben asked for it today, {ben.words(page).partition('ben asked for it today, ')[2][:5]}: “{WHY}”."
+        note = f"Asked for by ben today, {ben.words(page).partition('Asked for by ben today, ')[2][:5]}: “{WHY}”."
         assert f"{note} The owner can say no until then, but no mail about it has gone." in ben.words(page)
         payres.write(lambda work: _mail_waits(work, first))
         assert f"{note} The owner can say no until then, but the mail about it has not gone yet." in ben.words(page)

@@ -45,7 +45,7 @@ def test_packets_of_one_fate_are_one_line_and_the_peer_says_why(tx: Work) -> Non
     note_error(tx, peer.id, "We have used up the credit it gives us", start + 100 * SECOND)
     told = story_of(history(tx, require_payment(tx, payment)))
     (at, folded), *rest = [(one.at.text, "".join(part.printed for part in one.said)) for one in told[1:]]
-    before, _, last = folded.partition(" This was 75 times, the last at ")
+    before, _, last = folded.partition(" This happened 75 times, last: ")
     assert (at, last) == (format_time(start + SECOND), f"{format_time(start + 75 * SECOND)}.")
     assert before == "A packet of USD 12.50 went to the peer harbour. It was rejected."
     assert [sentence for _, sentence in rest] == [

@@ -11,7 +11,7 @@ from payres.core.protocol.clock import parse_time, times_in_words
 from payres.core.protocol.visible import visible_url
 from payres.core.store.work import Work
 from payres.html.html import operators_language
-from payres.html.sentences import ended
+from payres.html.sentences import capital, ended
 from payres.operator import backups, ledger, mail, webhooks
 from payres.operator.assets import set_rate
 from payres.operator.declared.declarations import OperationForm
@@ -81,7 +81,7 @@ def _shown(visit: OperatorVisit, one: Diagnosis) -> Shown:
     in_words = partial(times_in_words, shown=lambda text: language.moment(parse_time(text)))
     words, *page = one.page or ("",)
     what, _, detail = one.seen.partition(": ")
-    title = URL.sub(lambda url: visible_url(url[0]).host, what if URL.match(what) else what[:1].upper() + what[1:])
+    title = URL.sub(lambda url: visible_url(url[0]).host, what if URL.match(what) else capital(what))
     since = f"Since {language.moment(one.since)}" if one.since else ""
     advice = COMMAND.sub(words, ended(one.fix or ""), count=1) if words else ended(one.fix or "")
     names = dict.fromkeys(("name", "id"), (page or [""])[-1])

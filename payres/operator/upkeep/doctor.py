@@ -219,7 +219,7 @@ def _backups(work: Work) -> Iterator[Look]:
             fix = f"backup_every says each {work.settings.backup_every} seconds: the server's log has why it made none"
         is_old = made_at < earliest
         seen = f"no backup was made since {format_time(made_at)}" if is_old else ""
-        yield "backup", seen or f"the last one was made at {format_time(made_at)}", is_old, fix, BACK_UP
+        yield "backup", seen or f"the last one was made: {format_time(made_at)}", is_old, fix, BACK_UP
 
 
 def _ledger(work: Work) -> Iterator[Look]:
@@ -232,7 +232,7 @@ def _ledger(work: Work) -> Iterator[Look]:
     elif checked_at is not None:
         is_old = not lasts(checked_at + time, work.now, time)
         seen = f"the ledger was not checked since {format_time(checked_at)}" if is_old else ""
-        yield "ledger", seen or f"all its invariants held at {format_time(checked_at)}", is_old, fix, page
+        yield "ledger", seen or f"all its invariants held: {format_time(checked_at)}", is_old, fix, page
     else:
         yield "ledger", "the ledger has not been checked yet", _has_money_since(work, work.now - time), fix, page
 

@@ -110,7 +110,7 @@ def test_removal_of_a_second_step_stands_first_and_is_stopped_there(
     waiting.write(ask)
     mine = parts(ann)[0]
     assert re.search("<bdi>The second step of alice is removed tomorrow, [0-9:]{5}</bdi>", mine)
-    assert re.search("asked for it today, [0-9:]{5}: “lost the telephone”", mine)
+    assert re.search("Asked for by [a-z ]+ today, [0-9:]{5}: “lost the telephone”", mine)
     until = "From then on the password alone opens alice. The owner can say no until then, "
     assert f"{until}but no mail about it has gone." in mine
     address = AddressRecord(
@@ -127,7 +127,7 @@ def test_removal_of_a_second_step_stands_first_and_is_stopped_there(
     waiting.write(send)
     mine = parts(ann)[0]
     assert f"{until}and so can you." in mine
-    assert "Somebody asked for it: “lost the telephone”" in mine, "not who separated a wallet, with that reason"
+    assert "Asked for by somebody: “lost the telephone”" in mine, "not who separated a wallet, with that reason"
     assert 'href="/admin/wallets/alice/owner">The owner</a>' in mine
     assert "keep-factors" not in parts(reader)[0]
     [row] = ann.rows("/admin/due", kind="removal")
