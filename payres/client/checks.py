@@ -8,7 +8,7 @@ strict client refuses them too.
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, TypeVar
 
 import httpx2
 import msgspec
@@ -19,7 +19,7 @@ from payres.client.resources import IncomingPayment, OutgoingPayment, Quote, dec
 from payres.client.sending import AN_AMOUNT, UNENCODABLE, Core, encoded
 from payres.core.protocol import wire
 from payres.core.protocol.amounts import Asset, parse_value
-from payres.core.protocol.gnap import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS
+from payres.core.protocol.gnap import ACTIONS
 from payres.core.protocol.urls import canonical
 
 log = logging.getLogger("payres.client")
@@ -28,11 +28,6 @@ S = TypeVar("S", bound=Struct)
 R = TypeVar("R", bound=wire.WalletResource)
 Creation = wire.IncomingPaymentRequest | wire.QuoteRequest | wire.OutgoingPaymentRequest
 MOST_BYTES: Final = 8 * 1024 * 1024
-ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "incoming-payment": get_args(INCOMING_ACTIONS),
-    "outgoing-payment": get_args(OUTGOING_ACTIONS),
-    "quote": get_args(QUOTE_ACTIONS),
-}
 CREATED_ONLY: Final = ("grantSpentDebitAmount", "grantSpentReceiveAmount")
 
 

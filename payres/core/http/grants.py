@@ -2,7 +2,9 @@
 (section 6). Specification 4.10.
 """
 
+import re
 from functools import partial
+from typing import Final
 
 import msgspec
 from starlette.requests import Request
@@ -15,8 +17,8 @@ from payres.core.http.observation import observation_of
 from payres.core.http.request_head import credentials
 from payres.core.http.requests import read_body, read_json_body
 from payres.core.http.responses import json_response
-from payres.core.protocol.errors import ClientUnproven, DomainError, NotFound, TokenInvalid
-from payres.core.protocol.gnap import ContinueRequest, GrantRequest, TokenResponse
+from payres.core.protocol.errors import ClientUnproven, DomainError, InvalidRequest, NotFound, TokenInvalid
+from payres.core.protocol.gnap import ACTIONS, ContinueRequest, GrantRequest, TokenResponse
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.wire import decode
 from payres.core.remote.connection import failing_as
@@ -28,6 +30,7 @@ from payres.core.store.clients import CLIENTS, Client, ClientRecord
 from payres.core.store.grants import GRANTS, TOKENS
 from payres.core.store.work import Transaction, Work
 
+UNKNOWN: Final = re.compile(r"access_token\.access\[\d+\]\.(type|actions.*)")
 GRANT_REQUEST = msgspec.json.Decoder(GrantRequest)
 CONTINUE_REQUEST = msgspec.json.Decoder(ContinueRequest)
 
@@ -37,7 +40,7 @@ async def request(request: Request) -> Response:
     context = context_of(request)
     body = await read_json_body(request)
     unverified = parse_signature(request, body)
-    asked = decode(GRANT_REQUEST, body)
+    asked = _asked(body)
     client = clients.identify(context.urls, asked.client)
     kid = (await verify_client(request, unverified, client, asks_for_grant=True)).keyid
     # Anyone with a key can send grant requests, and each is stored.
@@ -47,6 +50,17 @@ async def request(request: Request) -> Response:
     granted = await context.database.write(unit)
     observation_of(request.scope).grant = granted.continue_.uri.rpartition("/")[2]
     return json_response(granted)
+
+
+def _asked(body: bytes) -> GrantRequest:
+    """Raises InvalidRequest, which lists the types of access with their actions where one is not known."""
+    try:
+        return decode(GRANT_REQUEST, body)
+    except InvalidRequest as error:
+        if not UNKNOWN.fullmatch(str(error.details["field"])):
+            raise
+        known = ", ".join(f"{kind} ({', '.join(actions)})" for kind, actions in ACTIONS.items())
+        raise InvalidRequest(f"{error}. The types and their actions are: {known}", **error.details) from error
 
 
 async def discover(request: Request) -> Response:

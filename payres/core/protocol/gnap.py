@@ -5,7 +5,8 @@ As in `payres.core.protocol.wire`, optional members are `UNSET`, never `null`. T
 
 import base64
 import hashlib
-from typing import Annotated, Any, Literal, get_args
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
@@ -26,6 +27,11 @@ AccessType = Literal["incoming-payment", "outgoing-payment", "quote"]
 INCOMING_ACTIONS = Literal["create", "complete", "read", "read-all", "list", "list-all"]
 OUTGOING_ACTIONS = Literal["create", "read", "read-all", "list", "list-all"]
 QUOTE_ACTIONS = Literal["create", "read", "read-all"]
+ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "incoming-payment": get_args(INCOMING_ACTIONS),
+    "outgoing-payment": get_args(OUTGOING_ACTIONS),
+    "quote": get_args(QUOTE_ACTIONS),
+}
 
 
 class Limits(Resource, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -124,7 +124,9 @@ def subject(**identifier: str) -> Json:
 def test_access_that_cannot_be_granted_is_refusal(
     shared: Instance, places: Json, access: list[Any], field: str
 ) -> None:
-    refusal(shared.client.request_grant(*filled(access, places)), 400, "invalid_request", field=field)
+    refused = refusal(shared.client.request_grant(*filled(access, places)), 400, "invalid_request", field=field)
+    lists = " (create, complete, read, read-all, list, list-all), outgoing-payment (" in refused["details"]["hint"]
+    assert lists == (field.split(".")[-1].startswith(("type", "actions")) and field[len(ACCESS)] == "["), refused
 
 
 @pytest.mark.parametrize(
