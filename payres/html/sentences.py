@@ -60,7 +60,8 @@ FAILURES: Final = tuple(
         (r"^the receiver (?:closed|has taken|takes|counts|said)", marked("the receiver did not take it")),
         (r"certificate of", marked("the certificate of its server is not trusted")),
         (
-            r"^nothing has arrived|did(?:n't| not) answer|no answer|could not be reached|within [0-9.]+ seconds",
+            r"^nothing has arrived|(?:did|do)(?:n't| not) answer|no answer|could not be reached|within [0-9.]+ seconds"
+            r"|^(?:the connection to|tls with) \S+ failed|take a connection|has no (?:public )?address|broke off$",
             marked("nobody answered"),
         ),
         (r"too slowly", marked("the receiver took it too slowly")),

@@ -1,7 +1,7 @@
 """What owners read of a payment that failed: each reason that the sender gives has a sentence of its own."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from markupsafe import Markup
@@ -11,15 +11,16 @@ from payres.html.sentences import ended, failure_of
 from tests.helpers import ROOT
 
 SENDER = ("sending/connection.py", "sending/payment.py", "remote_payments.py")
+FETCHES = ("transport.py", "connection.py", "http.py", "ip_addresses.py")
 
 
-def reasons() -> Iterator[str]:
-    """The sentences of SendingFailed, each value in them being `7`."""
-    for module in SENDER:
-        for node in ast.walk(ast.parse((ROOT / "payres/interledger" / module).read_text(encoding="utf-8"))):
-            is_raised = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "SendingFailed"
+def reasons(room: str = "interledger", modules: Sequence[str] = SENDER, raised: str = "SendingFailed") -> Iterator[str]:
+    """The sentences of what is raised, each value in them being `7`."""
+    for module in modules:
+        for node in ast.walk(ast.parse((ROOT / "payres" / room / module).read_text(encoding="utf-8"))):
+            is_raised = isinstance(node, ast.Call) and getattr(node.func, "id", "") == raised
             found = node.args[0] if isinstance(node, ast.Call) and is_raised else None
-            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "sentence":
+            if isinstance(node, ast.Assign) and modules is SENDER and getattr(node.targets[0], "id", "") == "sentence":
                 found = node.value
             if isinstance(found, ast.Constant | ast.JoinedStr):
                 parts = found.values if isinstance(found, ast.JoinedStr) else [found]
@@ -32,6 +33,13 @@ def test_every_reason_of_the_sender_has_a_sentence() -> None:
     unexplained = failure_of(english, None)
     plain = [one for one in found if failure_of(english, one) == unexplained]
     assert plain == ["All that may be spent is spent, and 7 of 7 have arrived."], "there is no more to say of it"
+
+
+def test_servers_that_are_silent_are_said_to_be() -> None:
+    english, found = Language("en", 0), [*reasons("core/remote", FETCHES, "SilentServer")]
+    found += [*reasons("core/remote", FETCHES, "NoAddress"), "The answer of x.example broke off"]
+    assert len(found) >= 8
+    assert {one: failure_of(english, one) for one in found} == dict.fromkeys(found, "nobody answered")
 
 
 SO_MUCH = "so much cannot be taken there now; try less"
