@@ -37,8 +37,8 @@ MOST_COUNTED: Final = 1000
 
 class Webhook(Resource, frozen=True, kw_only=True):
     """`secret` is only present when it is new. `wallet_address` is that of the owner who added it, and whose events
-    alone it gets; null for yours. `behind` counts the matching ones of the next thousand events, `failed`
-    the events that are not sent again, up to a thousand."""
+    alone it gets; null for yours. `behind` counts the matching ones of the next thousand events and those that are
+    sent again, `failed` the events that are not sent again, each up to a thousand."""
 
     id: str
     name: str | None
@@ -68,8 +68,7 @@ class WebhookTest(Resource, frozen=True, kw_only=True):
 def webhook(work: Work, found: WebhookRecord | Added) -> Webhook:
     record, secret = (found.webhook, found.secret) if isinstance(found, Added) else (found, UNSET)
     unattempted, _ = stored.unattempted(work, record, record.cursor, MOST_COUNTED)
-    of_wallet = record.wallet_address_id
-    pending = [] if of_wallet is None else stored.deliveries_of(work, record.id, "pending", MOST_COUNTED)
+    of_wallet, pending = record.wallet_address_id, stored.deliveries_of(work, record.id, "pending", MOST_COUNTED)
     return represent(
         Webhook,
         record,

@@ -172,12 +172,15 @@ def test_what_fails_is_tried_again_with_the_same_id_and_a_new_time(instance: Ins
     endpoint.answer = answering(500, 302, 200)
     deposit(instance)
     endpoint.wait_for(1)
+    begun = set()
     for number, pause in enumerate(RETRY_PAUSES[:2], start=1):
         wait_until(partial(is_pending, instance, number))
+        begun.add(instance.read(partial(store.oldest_pending_event, webhook_id=added.webhook.id)))
         assert len(endpoint.received) == number
         instance.clock.advance(pause / SECOND + 1)
         endpoint.wait_for(number + 1)
     wait_until(lambda: states(instance) == [("delivered", 3)])
+    assert len(begun - {None}) == 1, "since when it fails is not when it was tried last"
     first, *others = endpoint.received
     for other in others:
         assert other.body == first.body
@@ -498,7 +501,7 @@ def test_events_wait_for_a_webhook_that_is_paused(instance: Instance, add: AddEn
     other.wait_for(1)
     record_test(instance.write, added.webhook.id)
     found = instance.read(lambda work: WEBHOOK.find(work, id=added.webhook.id))
-    assert (found.state, found.behind, found.last_status) == ("paused", 1, 200)
+    assert (found.state, found.behind, found.last_status) == ("paused", 2, 200), "the retry, and the event since"
     assert len(endpoint.received) == 1
     instance.write(partial(webhooks.resume, id=added.webhook.id))
     assert len({one.event["id"] for one in endpoint.wait_for(3)}) == 2, "the retry, and the event since"

@@ -326,6 +326,7 @@ def _webhooks(work: Work) -> Iterator[Look]:
         elif webhook.last_error is not None:
             fix = f"`payres webhook attempts {webhook.id}` has the answers, `payres webhook test {webhook.id}` tries it"
             seen = f"{subject} takes no events: {webhook.last_error}"
+            since = webhooks.oldest_pending_event(work, webhook.id) or since
             yield subject, seen, True, fix, ("Its page", *page), since
     failed = webhooks.count_failed_deliveries(work)
     if failed:

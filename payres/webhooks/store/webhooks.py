@@ -287,13 +287,14 @@ def count_failed_deliveries(tx: Transaction) -> int:
     return number(tx, f"{failed} WHERE w.wallet_address_id IS NULL")
 
 
-def oldest_pending_event(tx: Transaction) -> int | None:
-    """The time of the oldest event whose delivery to an active webhook of the operator's is being retried."""
+def oldest_pending_event(tx: Transaction, webhook_id: str = "") -> int | None:
+    """The time of the oldest event whose delivery to an active webhook of the operator's, or to one, is retried."""
     return find_number(
         tx,
         "SELECT min(e.created_at) FROM webhook w JOIN event e ON e.sequence ="
         " (SELECT min(sequence) FROM delivery d WHERE d.webhook_id = w.id AND d.state = 'pending')"
-        " WHERE w.state = 'active' AND w.wallet_address_id IS NULL",
+        " WHERE w.state = 'active' AND w.wallet_address_id IS NULL AND ? IN ('', w.id)",
+        webhook_id,
     )
 
 
