@@ -22,7 +22,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from payres.client import checks
 from payres.client.checks import given
-from payres.client.errors import ConfigurationError, InvalidAnswer, OpenPaymentsError, WaitTimeout
+from payres.client.errors import PASSING, ConfigurationError, InvalidAnswer, OpenPaymentsError, WaitTimeout
 from payres.client.grants import AuthServer, Token, send_with_token
 from payres.client.resources import IncomingPayment, OutgoingPayment, Quote
 from payres.client.sending import (
@@ -276,18 +276,25 @@ class Payments(Resources[Payment, Http]):
         has_ended: Callable[[Payment], Awaitable[bool]],
         timeout: float,  # noqa: ASYNC109 - of all attempts
     ) -> Payment:
-        deadline, pause = time.monotonic() + seconds(timeout), 1.0
+        """What passes, such as a lost answer, ends only the first attempt and the last."""
+        deadline, pause, has_answered = time.monotonic() + seconds(timeout), 1.0, False
         while True:
             begun = time.monotonic()
             call = Call(f"{self.name}.wait", "GET", url, wait=max(0, min(WAIT_SECONDS, int(deadline - begun))))
-            answer = await send_with_token(self.core, access_token, call)
-            found = checks.resource(self.core, answer, self.kind)
-            if await has_ended(found):
-                return found
+            answer: httpx2.Response | None
+            try:
+                answer = await send_with_token(self.core, access_token, call)
+                has_answered, found = True, checks.resource(self.core, answer, self.kind)
+                if await has_ended(found):
+                    return found
+            except PASSING as error:
+                if not has_answered or time.monotonic() >= deadline:
+                    raise
+                answer, pause = None, max(pause, getattr(error, "retry_after", None) or 0)
             left = deadline - time.monotonic()
             if left <= 0:
                 raise WaitTimeout(f"{call.name}: it is not as wanted after {timeout:g} seconds")
-            if "preference-applied" not in answer.headers or time.monotonic() - begun < 1:
+            if answer is None or "preference-applied" not in answer.headers or time.monotonic() - begun < 1:
                 await self.core.sleep(min(pause, left))
                 pause = min(pause * 2, LONGEST_PAUSE)
 

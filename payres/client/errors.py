@@ -153,6 +153,9 @@ class ServerError(ApiError):
     """The server failed, and may have done what was asked. Of an outgoing payment it is AnswerLost."""
 
 
+PASSING: Final = (NoAnswer, TooManyRequests, ServerError)  # waiting goes on after these
+
+
 # By the code of an error, else by its description (the codes of Rafiki are numbers), else by the status: of 4xx those
 # that HTTP defines, except 408, because gateways send it for requests that the server has got.
 KINDS: Final[Mapping[str | int, type[ApiError]]] = {

@@ -8,7 +8,7 @@ import json
 import logging
 import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from copy import copy
@@ -462,6 +462,40 @@ def test_waiting_for_money_pauses_where_the_server_waits_no_longer_than_a_moment
         with pytest.raises(errors.WaitTimeout):
             client.outgoing_payment.wait(ONE, "token", timeout=0)
     assert pauses == [1]
+
+
+WAITING = PendingGrant(continue_uri=f"{BASE}/continue/1", continue_token="c", wait=5)
+STILL = answer(200, {"continue": {"access_token": {"value": "d"}, "uri": f"{BASE}/continue/2", "wait": 5}})
+
+
+@pytest.mark.parametrize(
+    ("wait", "first", "last"),
+    [
+        (lambda client, seconds: client.grant.wait(copy(WAITING), seconds), STILL, GRANTED),
+        (
+            lambda client, seconds: client.incoming_payment.wait(ONE, "token", timeout=seconds),
+            answer(200, BILL),
+            answer(200, BILL | {"completed": True}),
+        ),
+    ],
+)
+def test_waiting_goes_on_when_answers_are_lost_after_the_first(
+    wait: Callable[[Client, float], object],
+    first: httpx2.Response,
+    last: httpx2.Response,
+    pauses: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: sum(pauses))
+    away = [httpx2.ConnectError("away")] * 3  # at each attempt of the client
+    busy = answer(503, error("unavailable"), retry_after="40")
+    with scripted(Script(first, *away, busy, last)) as client:
+        wait(client, 600)
+    assert max(pauses) == 40, "as long as the server asks for"
+    pauses.clear()
+    for answers, timeout in ([*away], 600), ([first, *away * 9], 20):
+        with scripted(Script(*answers)) as client, pytest.raises(errors.NotSent):
+            wait(client, timeout)
 
 
 def test_waiting_for_consent_asks_as_often_as_the_server_lets_it(pauses: list[float]) -> None:
