@@ -276,19 +276,19 @@ class Payments(Resources[Payment, Http]):
         has_ended: Callable[[Payment], Awaitable[bool]],
         timeout: float,  # noqa: ASYNC109 - of all attempts
     ) -> Payment:
-        """What passes, such as a lost answer, ends only the first attempt and the last."""
-        deadline, pause, has_answered = time.monotonic() + seconds(timeout), 1.0, False
+        """What passes, such as a lost answer, ends only the last attempt."""
+        deadline, pause = time.monotonic() + seconds(timeout), 1.0
         while True:
             begun = time.monotonic()
             call = Call(f"{self.name}.wait", "GET", url, wait=max(0, min(WAIT_SECONDS, int(deadline - begun))))
             answer: httpx2.Response | None
             try:
                 answer = await send_with_token(self.core, access_token, call)
-                has_answered, found = True, checks.resource(self.core, answer, self.kind)
+                found = checks.resource(self.core, answer, self.kind)
                 if await has_ended(found):
                     return found
             except PASSING as error:
-                if not has_answered or time.monotonic() >= deadline:
+                if time.monotonic() >= deadline:
                     raise
                 answer, pause = None, max(pause, getattr(error, "retry_after", None) or 0)
             left = deadline - time.monotonic()

@@ -202,10 +202,10 @@ class Grants(ResourceCalls[Http]):
     @method
     async def wait(self, pending: PendingGrant, timeout: float = 600) -> Grant:  # noqa: ASYNC109 - of all attempts
         """Polls for the grant until the owner has consented, as often as the server permits, and at least once. Raises
-        GrantDenied, and WaitTimeout after `timeout` seconds. What passes, such as a lost answer, ends only the first
-        attempt and the last."""
+        GrantDenied, and WaitTimeout after `timeout` seconds. What passes, such as a lost answer, ends only the last
+        attempt."""
         deadline, pause = time.monotonic() + seconds(timeout), pending.wait
-        is_first, has_answered, least = True, False, pause
+        is_first, least = True, pause
         while is_first or least <= deadline - time.monotonic():  # a server may ask for more than a float can have
             await self.core.sleep(max(min(pause, deadline - time.monotonic()), 0))
             is_first = False
@@ -215,7 +215,7 @@ class Grants(ResourceCalls[Http]):
                 asked = getattr(error, "details", {}).get("wait")
                 told = asked if isinstance(asked, int) else getattr(error, "retry_after", None) or pause
                 least = pause = max(told, 1)
-                passes = has_answered and isinstance(error, errors.PASSING) and least <= deadline - time.monotonic()
+                passes = isinstance(error, errors.PASSING) and least <= deadline - time.monotonic()
                 if not passes and getattr(error, "code", None) != "too_fast":
                     raise
             else:
@@ -223,7 +223,6 @@ class Grants(ResourceCalls[Http]):
                     return found
                 pending.continue_uri, pending.continue_token = found.continue_uri, found.continue_token
                 least, pause = found.wait, max(found.wait, 1)
-            has_answered = True
         raise errors.WaitTimeout("The wallet's owner has not decided")
 
     async def _continued(

@@ -30,7 +30,7 @@ CALLS: dict[str, tuple[int, Callable[[Client], Any]]] = {
     "incoming_payment.get_public": (200, lambda client: client.incoming_payment.get_public(ONE)),
     "incoming_payment.complete": (200, lambda client: client.incoming_payment.complete(ONE, "t")),
     "incoming_payment.list": (200, lambda client: client.incoming_payment.list(BASE, "t", **OF)),
-    "incoming_payment.wait": (200, lambda client: client.incoming_payment.wait(ONE, "t")),
+    "incoming_payment.wait": (200, lambda client: client.incoming_payment.wait(ONE, "t", timeout=0)),
     "quote.create": (201, lambda client: client.quote.create(BASE, "t", **OF, receiver=f"{BASE}/r")),
     "quote.get": (200, lambda client: client.quote.get(ONE, "t")),
     "outgoing_payment.create": (201, lambda client: client.outgoing_payment.create(BASE, "t", **OF, **BY_AMOUNT)),
@@ -40,7 +40,7 @@ CALLS: dict[str, tuple[int, Callable[[Client], Any]]] = {
     ),
     "outgoing_payment.get": (200, lambda client: client.outgoing_payment.get(ONE, "t")),
     "outgoing_payment.list": (200, lambda client: client.outgoing_payment.list(BASE, "t", **OF)),
-    "outgoing_payment.wait": (200, lambda client: client.outgoing_payment.wait(ONE, "t")),
+    "outgoing_payment.wait": (200, lambda client: client.outgoing_payment.wait(ONE, "t", timeout=0)),
     "outgoing_payment.get_grant_spent_amounts": (
         200,
         lambda client: client.outgoing_payment.get_grant_spent_amounts(BASE, "t"),
