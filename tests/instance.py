@@ -23,7 +23,9 @@ class Instance(instance.Instance):
         return client
 
     def wait_for(self, payment: Mapping[str, Any], seconds: float = 10) -> Json:  # type: ignore[override]
-        ended: Json = msgspec.json.decode(encode(self._ended(payment["id"], seconds)))
+        """Pages of payments have their ids in addresses of their own."""
+        url = self.context.urls.resource("outgoing-payments", payment["id"].rpartition("/")[2])
+        ended: Json = msgspec.json.decode(encode(self._ended(url, seconds)))
         return ended
 
 

@@ -82,6 +82,7 @@ def test_history_of_a_bill_says_what_became_of_it(
         insert_checkout(work, record, "pending", ("https://a.example/continue", "T"))
         if state != "asked":
             change_checkout(work, record, state, work.now, due_at=work.now, **values)
+        if silent is not None:
             note_failure(work, CheckoutRecord(bill.encode(), bill, b"browser", PAYER, 1250, state, 0), work.now, silent)
         moments = story_of(history(work, require_payment(work, bill)))
         return ["".join(part.printed for part in one.said) for one in moments[1:]]

@@ -83,9 +83,7 @@ def sent_back(program: Program, paid: str, **body: str) -> Json:
 
 
 def ended(program: Program, paid: str, made: Json) -> Json:
-    program.instance.wait_for(
-        {"id": program.instance.context.urls.resource("outgoing-payments", made["returnPayment"])}
-    )
+    program.instance.wait_for({"id": made["returnPayment"]})
     [found] = [one for one in program.get(f"/payments/{paid}")["refunds"] if one["id"] == made["id"]]
     return dict(found)
 

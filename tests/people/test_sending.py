@@ -325,7 +325,7 @@ def test_sent_to_another_server_is_followed_to_its_end(pair: Sequence[Instance])
         answer = sender.http.get(payment)
         assert answer.status_code == 200
         assert ("On its way to Bob" in answer.text) == (answer.headers.get("refresh") == "3")
-        assert a.wait_for({"id": a.context.urls.resource("outgoing-payments", payment_id)})["sentAmount"] == usd(500)
+        assert a.wait_for({"id": payment_id})["sentAmount"] == usd(500)
         assert "Bob has USD 5.00" in sender.words(payment)
         assert "refresh" not in sender.http.get(payment).headers
         assert b.balance("bob") == "1005.00"
@@ -377,7 +377,7 @@ def test_every_end_says_where_the_money_is(tmp_path: Path, row: Json, said: Sequ
         peer(a, b)
         payment = sender.pay(sender.price(b.wallet("bob"), "5.00"))
         payment_id = payment.rpartition("/")[2]
-        a.wait_for({"id": a.context.urls.resource("outgoing-payments", payment_id)})
+        a.wait_for({"id": payment_id})
         vars(node_of(a.context).payments)["begin"] = lambda _: None  # what is made up here is not sent again
         a.write(lambda work: OUTGOING.update(work, payment_id, **row))
         page = sender.http.get(payment)
@@ -398,7 +398,7 @@ def test_bill_of_another_server_is_paid_by_its_link(pair: Sequence[Instance]) ->
         assert "Bob gets USD3.21" in sender.words(price)
         assert "What for Order 18" in sender.words(price)
         payment = sender.pay(price)
-        a.wait_for({"id": a.context.urls.resource("outgoing-payments", payment.rpartition("/")[2])})
+        a.wait_for({"id": payment.rpartition("/")[2]})
         assert "Bob has USD 3.21" in sender.words(payment)
         assert "What for Order 18" in sender.words(payment)
         assert "Order 18" in sender.words("/account/activity")
@@ -423,12 +423,12 @@ def test_peer_at_its_limit_takes_less(tmp_path: Path) -> None:
         change(b, "a", credit_limit=850)
         hurried(a, short_timeout=1)
         payment = sender.pay(sender.price(receiver_of(b, 1250)))
-        a.wait_for({"id": a.context.urls.resource("outgoing-payments", payment.rpartition("/")[2])})
+        a.wait_for({"id": payment.rpartition("/")[2]})
         page = sender.words(payment)
         assert f"{b.base_url[7:]} cannot take so much now. Try less, or try again later. Nothing was taken" in page
         assert "T04" not in page
         payment = sender.pay(sender.price(b.wallet("bob"), "8.00"))
-        a.wait_for({"id": a.context.urls.resource("outgoing-payments", payment.rpartition("/")[2])})
+        a.wait_for({"id": payment.rpartition("/")[2]})
         assert "Bob has USD" in sender.words(payment)
 
 
@@ -440,7 +440,7 @@ def test_way_that_cannot_take_so_much_is_said_before_anything_is_sent(tmp_path: 
         said = f"{c.base_url[7:]} cannot take so much now. Try less, or try again later."
         assert problem(sender.ask(c.wallet("bob"), "12.50"), "amount") == said
         payment = sender.pay(sender.price(c.wallet("bob"), "8.00"))
-        a.wait_for({"id": a.context.urls.resource("outgoing-payments", payment.rpartition("/")[2])})
+        a.wait_for({"id": payment.rpartition("/")[2]})
         assert "Bob has USD" in sender.words(payment)
 
 
