@@ -11,6 +11,7 @@ import click
 
 from payres.cli.commands import Command
 from payres.cli.session import Session, explain_database_denial, warn, with_session
+from payres.core.protocol.clock import format_time
 from payres.core.store.connections import DatabaseServed
 from payres.core.store.work import Work
 from payres.operator.declared.shapes import format_size
@@ -97,6 +98,7 @@ def restore(session: Session, source: Path, other: Path | None, carry_over: bool
         "compared": restored.comparison.unknown is None,
         "ended": restored_rights.resources(ended),
         "carriedOver": carry_over,
+        "lostTransfers": restored.comparison.lost[0],
     }
     lines = [f"{database}: restored from {source} and verified; everybody is signed out"]
     if restored.replaced:
@@ -105,6 +107,7 @@ def restore(session: Session, source: Path, other: Path | None, carry_over: bool
         lines.append(f"{restored.replaced}: the old database{'' if restored.comparison.unknown else more}")
     compared = other or restored.replaced
     if compared and restored.comparison.unknown is None:
+        lines += _about_lost(*restored.comparison.lost, compared)
         lines += _about_ended(ended, carry_over, source, compared)
     session.show(resource, "\n".join(lines))
     for sentence in left:
@@ -121,6 +124,17 @@ def _about_earlier(database: Path, compared: Path) -> str:
     found = f", of these the first since the backup: {kept}" if kept else ""
     said = f"{compared} was itself restored since the backup was made, and does not know what was ended before"
     return f"{said}: name with --compare the one that was replaced then{found}"
+
+
+def _about_lost(count: int, begun: int | None, other: Path) -> Sequence[str]:
+    """How much money moved since the backup was made, which never happened now, and where it stands."""
+    if begun is None:
+        return []
+    first, named = format_time(begun), shlex.quote(str(other))
+    export = f"`payres export ledger --from {first} --database {named}` has them"
+    return [
+        f"LOST: {count} transfer{'s' * (count > 1)} of money since {first}; {export}, docs/how-to/backup.md what to do"
+    ]
 
 
 def _about_ended(ended: Sequence[EndedRight], carry_over: bool, source: Path, other: Path) -> Sequence[str]:

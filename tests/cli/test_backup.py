@@ -1,5 +1,6 @@
 import json
 import os
+import shlex
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -25,7 +26,10 @@ def test_backup_and_restore_say_what_they_did(payres: Command) -> None:
     payres("wallet", "deposit", "alice", "5.00")
     result = payres("restore", "backup.db")
     assert result.exit_code == 0
-    first, second, third = result.stdout.splitlines()
+    first, second, lost, third = result.stdout.splitlines()
+    assert lost.startswith("LOST: 1 transfer of money since 2")
+    export = payres(*shlex.split(lost.split("`")[1])[1:])
+    assert len(export.stdout.splitlines()) == 2, "the heading and the deposit"
     assert first == "payres.db: restored from backup.db and verified; everybody is signed out"
     kept, _, meaning = second.partition(": ")
     assert meaning.startswith(
@@ -44,7 +48,7 @@ def test_json_has_the_files(as_json: AsJson) -> None:
     assert shown == {"database": "payres.db", "backup": "backup.db", "version": NEWEST, "bytes": size}
     shown = as_json("restore", "backup.db", "--database", "other.db")
     same = {"database": "other.db", "source": "backup.db", "version": NEWEST, "replaced": None}
-    assert shown == same | {"compared": False, "ended": [], "carriedOver": False}
+    assert shown == same | {"compared": False, "ended": [], "carriedOver": False, "lostTransfers": 0}
 
 
 def test_folder_keeps_a_number_of_backups_however_the_clock_was_set(payres: Command) -> None:

@@ -219,6 +219,12 @@ def is_restored(tx: Transaction) -> bool:
     return number(tx, f"{_SINCE} SELECT EXISTS (SELECT 1 FROM since WHERE action = 'database.restore')") == 1
 
 
+def lost_transfers(tx: Transaction) -> tuple[int, int | None]:
+    """How many transfers the database has since the copy was made, which lacks them, and when the first was."""
+    later = "FROM old.transfer WHERE id > (SELECT coalesce(max(id), 0) FROM main.transfer)"
+    return tx.execute(f"SELECT count(*), min(created_at) {later}").fetchone()  # type: ignore[no-any-return]
+
+
 def restored_rights(tx: Transaction) -> Sequence[EndedRight]:
     """What is valid in the copy and was ended in the database since."""
     found = []

@@ -34,6 +34,7 @@ from payres.operator.store.restored_rights import (
     end_by_restore,
     is_restored,
     is_same_database,
+    lost_transfers,
     restored_rights,
 )
 from payres.operator.upkeep import invariant_checks
@@ -69,12 +70,14 @@ class Backup(msgspec.Struct, frozen=True):
 
 class Comparison(msgspec.Struct, frozen=True):
     """What was ended in another state of the database since the backup and is valid again, and the sequence of that
-    state's last event; or why that is not known. One that `was_restored` since knows nothing of what was before it."""
+    state's last event; or why that is not known. One that `was_restored` since knows nothing of what was before it.
+    `lost` is the number of transfers that the backup lacks, and the time of the first."""
 
     ended: Sequence[EndedRight] = ()
     unknown: str | None = None
     last_event: int = 0
     was_restored: bool = False
+    lost: tuple[int, int | None] = (0, None)
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -215,7 +218,8 @@ def _compare(copy: Path, source: Path, other: Path) -> Comparison:
             if not copies.compare(copy, old, is_same_database):
                 return Comparison(unknown=f"{other} is another database and cannot be compared with the backup")
             ended, last = copies.compare(copy, old, restored_rights), copies.examine(old, last_sequence)
-            return Comparison(ended, last_event=last, was_restored=copies.compare(copy, old, is_restored))
+            lost, was_restored = copies.compare(copy, old, lost_transfers), copies.compare(copy, old, is_restored)
+            return Comparison(ended, last_event=last, was_restored=was_restored, lost=lost)
     except (sqlite3.Error, UnusableDatabase) as error:
         return Comparison(unknown=f"{other} cannot be compared with the backup: {error}")
 
