@@ -22,7 +22,7 @@ from payres.core.store.work import Environment, Transaction, Work
 from payres.interledger.store.peers import PeerRecord
 from payres.operator import refunds
 from payres.operator.peers import add_peer
-from payres.people.refunds import emit_return_payment
+from payres.people.refund_events import emit_return_payment
 from payres.people.store.refunds import REFUNDS, RefundRecord
 from payres.people.store.standing_orders import OrderRecord
 from payres.testing.clock import MovableClock

@@ -15,11 +15,11 @@ from payres.cli.commands import Command
 from payres.cli.options import InputFile, WholeNumber, decimal_of, secret_option
 from payres.cli.session import Session, print_text, with_session
 from payres.client import Client, OpenPaymentsError, access, money
+from payres.client.attempts import cause_of, unsigned_request
 from payres.client.calls import TimedTransport
 from payres.client.clients import signer_of, trusted
 from payres.client.errors import AnswerLost, ApiError, BadRequest, InteractionNeeded, InvalidAnswer, NotFound
 from payres.client.resources import OutgoingPayment
-from payres.client.sending import cause_of, unsigned_request
 from payres.core.protocol.amounts import describe_amount
 from payres.core.protocol.clock import SystemClock
 from payres.core.protocol.errors import Rejected

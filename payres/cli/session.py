@@ -175,7 +175,7 @@ class Session:
 
 
 def _emit_return_payment(*what: Any) -> None:
-    from payres.people.refunds import emit_return_payment  # which most commands need not load
+    from payres.people.refund_events import emit_return_payment  # which most commands need not load
 
     emit_return_payment(*what)
 

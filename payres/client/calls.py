@@ -21,11 +21,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from payres.client import checks
-from payres.client.checks import given
-from payres.client.errors import PASSING, ConfigurationError, InvalidAnswer, OpenPaymentsError, WaitTimeout
-from payres.client.grants import AuthServer, Token, send_with_token
-from payres.client.resources import IncomingPayment, OutgoingPayment, Quote
-from payres.client.sending import (
+from payres.client.attempts import (
     UNENCODABLE,
     Call,
     Http,
@@ -37,6 +33,10 @@ from payres.client.sending import (
     method,
     seconds,
 )
+from payres.client.checks import given
+from payres.client.errors import PASSING, ConfigurationError, InvalidAnswer, OpenPaymentsError, WaitTimeout
+from payres.client.grants import AuthServer, Token, send_with_token
+from payres.client.resources import IncomingPayment, OutgoingPayment, Quote
 from payres.core.protocol.urls import pointed
 from payres.core.protocol.wire import (
     Amount,

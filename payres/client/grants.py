@@ -13,8 +13,19 @@ import httpx2
 import msgspec
 
 from payres.client import checks, errors
+from payres.client.attempts import (
+    UNENCODABLE,
+    Call,
+    Core,
+    Http,
+    Options,
+    ResourceCalls,
+    is_copy,
+    method,
+    plain,
+    seconds,
+)
 from payres.client.resources import AccessToken, GrantResponse, TokenResponse
-from payres.client.sending import UNENCODABLE, Call, Core, Http, Options, ResourceCalls, is_copy, method, plain, seconds
 from payres.core.protocol.gnap import Access, Limits, interaction_hash
 from payres.core.protocol.urls import pointed
 from payres.core.protocol.wire import WalletAddress

@@ -8,9 +8,9 @@ from typing import Any, Final, Generic, Literal, TypeVar, get_args
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from payres.client.attempts import checked
 from payres.client.errors import ConfigurationError, WebhookRejected
 from payres.client.resources import IncomingPayment, OutgoingPayment, Time, decode
-from payres.client.sending import checked
 from payres.core.protocol import event_types
 from payres.core.protocol.clock import SECOND, Clock, SystemClock
 from payres.core.protocol.event_types import LiquidityEvent as LiquidityEvent  # for apps

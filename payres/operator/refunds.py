@@ -52,7 +52,7 @@ from payres.operator.declared.shapes import Time, decimals, represent
 from payres.operator.payments import PAYMENT, PaymentName
 from payres.operator.refund_limits import ACTION, check_limit, said_at_field
 from payres.operator.store.audit import last_details
-from payres.people.refunds import emit_refund
+from payres.people.refund_events import emit_refund
 from payres.people.store import refunds as store
 from payres.people.store.activity import payer_wallets
 from payres.people.store.refunds import REFUNDS, RefundRecord, RefundState

@@ -27,7 +27,7 @@ from payres.interledger.node import node_of
 from payres.interledger.remote_resources import StillNeeded
 from payres.people.limits import CHECKOUT_RATE, MAX_FORMS_OF_OWNER
 from payres.people.mail import mail_worker
-from payres.people.refunds import emit_return_payment
+from payres.people.refund_events import emit_return_payment
 from payres.people.remote_bills import RemoteBills
 from payres.people.services import PeopleServices
 from payres.people.store import checkouts, standing_orders

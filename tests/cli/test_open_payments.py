@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from payres.client import Grant, PendingGrant, sending
+from payres.client import Grant, PendingGrant, attempts
 from payres.client.calls import OutgoingPayments
 from payres.client.errors import AnswerLost, InsufficientFunds, NotSent, Said, WaitTimeout
 from payres.client.grants import Grants
@@ -91,7 +91,7 @@ def test_pay_a_bill_from_a_wallet_by_its_path(server: Instance, database: Path) 
     assert (paid["receiver"], paid["sentAmount"]["value"]) == (bill, "700")
 
 
-async def at_once(core: sending.Core, seconds: float) -> None:
+async def at_once(core: attempts.Core, seconds: float) -> None:
     """In place of a pause."""
 
 
@@ -101,7 +101,7 @@ def test_pay_ends_where_the_payer_sends_less_than_it_quoted(
 ) -> None:
     """As a Rafiki wallet does that pays another server: 7.06 of 7.07, and all has arrived."""
     monkeypatch.setattr(httpx2.Client, "send", inspect.unwrap(httpx2.Client.send))  # it answers as Rafiki does
-    monkeypatch.setattr(sending.Core, "sleep", at_once)
+    monkeypatch.setattr(attempts.Core, "sleep", at_once)
     payer = f"pays-{earlier}-{amount}"
     server.create_wallet(payer, deposit="20.00")
     bill = server.bill("bob", "10.00" if earlier else "7.00").id

@@ -20,7 +20,7 @@ from urllib.parse import quote_plus
 import httpx2
 import pytest
 
-from payres.client import AsyncClient, Client, Grant, PendingGrant, access, clients, decimal, errors, money, sending
+from payres.client import AsyncClient, Client, Grant, PendingGrant, access, attempts, clients, decimal, errors, money
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.wire import Amount
 from payres.core.signatures.jwk import generate_private_key, private_pem
@@ -58,13 +58,13 @@ def error(code: str, description: str = "", **details: str) -> Json:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The seconds that the client would pause, and does not."""
     found: list[float] = []
-    sleep = sending.Core.sleep
+    sleep = attempts.Core.sleep
 
-    async def skip(self: sending.Core, seconds: float) -> None:
+    async def skip(self: attempts.Core, seconds: float) -> None:
         found.append(seconds)
         await sleep(self, 0)
 
-    monkeypatch.setattr(sending.Core, "sleep", skip)
+    monkeypatch.setattr(attempts.Core, "sleep", skip)
     return found
 
 

@@ -1,4 +1,5 @@
-"""Repeating intervals of grant limits (ISO 8601, `R11/2026-01-01T00:00:00Z/P1M`) and their time windows.
+"""The check that a payment exceeds no limit of its grant, and the repeating intervals of limits (ISO 8601,
+`R11/2026-01-01T00:00:00Z/P1M`) with their time windows.
 
 Every boundary is computed from the anchor, never from its neighbour: a monthly interval from 31 January has boundaries
 on 28 February and again on 31 March. Everything is UTC, and takes constant time for any `now`.

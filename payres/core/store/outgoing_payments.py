@@ -1,4 +1,4 @@
-"""SQL of quotes, incoming payments and outgoing payments."""
+"""The rows of outgoing payments. Interledger, owners and operators ask for them by statements of their own stores."""
 
 import msgspec
 
