@@ -4,6 +4,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from payres.core.protocol.amounts import ProbedPath, Terms
 from payres.core.protocol.clock import SECOND, format_time
@@ -13,7 +14,8 @@ from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.work import Work
 from payres.interledger.store.packets import PACKETS, PacketRecord
 from payres.interledger.store.peers import note_error
-from payres.operator.payment_history import history, story_of
+from payres.operator.declared.shapes import facts_of
+from payres.operator.payment_history import HISTORY, history, story_of
 from payres.operator.payments import require_payment
 from payres.operator.wallets import create_wallet
 from payres.people.store.checkouts import CheckoutRecord, Stage, change_checkout, insert_checkout, note_failure
@@ -43,7 +45,10 @@ def test_packets_of_one_fate_are_one_line_and_the_peer_says_why(tx: Work) -> Non
         fate = "rejected" if amount == 1250 else "fulfilled"
         PACKETS.insert(tx, PacketRecord(packet, peer.id, payment, None, None, amount, amount, None, start, fate))
     note_error(tx, peer.id, "We have used up the credit it gives us", start + 100 * SECOND)
-    told = story_of(history(tx, require_payment(tx, payment)))
+    found = history(tx, require_payment(tx, payment))
+    large = replace(found, payment=replace(found.payment, amount="1234567.00"))
+    assert dict(facts_of(HISTORY.columns, large))["May debit"].shown == "USD 1,234,567.00"
+    told = story_of(found)
     (at, folded), *rest = [(one.at.text, "".join(part.printed for part in one.said)) for one in told[1:]]
     before, _, last = folded.partition(" This happened 75 times, last: ")
     assert (at, last) == (format_time(start + SECOND), f"{format_time(start + 75 * SECOND)}.")
