@@ -327,8 +327,9 @@ class OperationPage:
         named = str(error.details.get("field", amounts[0] if isinstance(error, InvalidAmount) and amounts else ""))
         field = wire.get(named, named)
         field = "password" if isinstance(error, SignInFailed) else field
-        names = {one.name for one in self._inputs if not one.is_mark} | {"password", FACTOR}
-        return {field if field in names else "": ended(str(error))}
+        names, text = {one.name for one in self._inputs if not one.is_mark} | {"password", FACTOR}, str(error)
+        text = re.sub(f"^{re.escape(named)} (?=must )", "This ", text) if field in names else text
+        return {field if field in names else "": ended(text)}
 
     async def _render(
         self, visit: OperatorVisit, form: Form, problems: Mapping[str, str], status: int, then: Any = None

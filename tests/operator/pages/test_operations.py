@@ -329,7 +329,7 @@ def test_payment_from_another_server_is_refunded_to_a_wallet_address(
     path = f"/admin/payments/{bill}"
     form = {"choice": "refund", "reference": "broken jug", "password": PASSWORD}
     refused = ann.send(f"{path}/refund", to="alice", **form)
-    assert (refused.status_code, "to must be a wallet address" in words_of(refused)) == (400, True)
+    assert (refused.status_code, "This must be a wallet address" in words_of(refused)) == (400, True)
     assert not wakes
     answer = ann.send(f"{path}/refund", to=payres.wallet("alice"), **form)
     assert (answer.status_code, answer.headers["location"]) == (303, path)
