@@ -107,8 +107,7 @@ def restore(session: Session, source: Path, other: Path | None, carry_over: bool
         lines.append(f"{restored.replaced}: the old database{'' if restored.comparison.unknown else more}")
     compared = other or restored.replaced
     if compared and restored.comparison.unknown is None:
-        lines += _about_lost(*restored.comparison.lost, compared)
-        lines += _about_ended(ended, carry_over, source, compared)
+        lines += _about_lost(*restored.comparison.lost, compared) + _about_ended(ended, carry_over, source, compared)
     session.show(resource, "\n".join(lines))
     for sentence in left:
         warn(sentence)
@@ -126,18 +125,12 @@ def _about_earlier(database: Path, compared: Path) -> str:
     return f"{said}: name with --compare the one that was replaced then{found}"
 
 
-def _about_lost(count: int, begun: int | None, other: Path) -> Sequence[str]:
-    """How much money moved since the backup was made, which never happened now, and where it stands."""
-    if begun is None:
-        return []
-    first, named = format_time(begun), shlex.quote(str(other))
-    export = f"`payres export ledger --from {first} --database {named}` has them"
-    return [
-        f"LOST: {count} transfer{'s' * (count > 1)} of money since {first}; {export}, docs/how-to/backup.md what to do"
-    ]
+def _about_lost(count: int, begun: int | None, other: Path) -> list[str]:
+    export = f"payres export ledger --from {format_time(begun or 0)} --database {shlex.quote(str(other))}"
+    return [f"LOST, transfers of money since the backup was made: {count}. `{export}` has them"] * bool(count)
 
 
-def _about_ended(ended: Sequence[EndedRight], carry_over: bool, source: Path, other: Path) -> Sequence[str]:
+def _about_ended(ended: Sequence[EndedRight], carry_over: bool, source: Path, other: Path) -> list[str]:
     """What was ended since the backup was made, and how to end it again."""
     if not ended:
         return [f"By comparison with {other}, nothing was ended or set up since the backup was made"]

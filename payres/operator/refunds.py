@@ -209,12 +209,12 @@ def _looked_over(work: Work, wanted: WantedRefund) -> LookOver:
     """Whose money goes back to whom. Raises the errors of `plan`."""
     found = plan(work, wanted)
     amount = describe_amount(found.amount, found.receiver.asset)
-    payers = dict.fromkeys(OUTGOING.by_id(work, payment).wallet_address_id for payment, _ in found.parts)
-    names = [WALLETS.by_id(work, one).name for one in [*payers][:3]]
-    to = wanted.to or ", ".join(names) + (f" and {len(payers) - 3} more" if len(payers) > 3 else "")
+    payers = [OUTGOING.by_id(work, payment).wallet_address_id for payment, _ in found.parts[:PARTS_AT_ONCE]]
+    others = ["others"] if len(found.parts) > PARTS_AT_ONCE else []
+    to = wanted.to or ", ".join([*dict.fromkeys(WALLETS.by_id(work, one).name for one in payers), *others])
     facts = [("From", found.receiver.name), ("To", to), ("Why", wanted.why or "no reason: both owners read none")]
-    stay = ("Fees", "stay, and grants count the money as spent")
-    return LookOver(f"Send {amount} back?", f"Send {amount} back", (), [*facts, stay])
+    facts.append(("Fees", "stay, and grants count the money as spent"))
+    return LookOver(f"Send {amount} back?", f"Send {amount} back", (), facts)
 
 
 async def send_back(call: Units, wanted: WantedRefund, offer: Offer | None) -> List[Refund]:

@@ -27,7 +27,7 @@ def test_backup_and_restore_say_what_they_did(payres: Command) -> None:
     result = payres("restore", "backup.db")
     assert result.exit_code == 0
     first, second, lost, third = result.stdout.splitlines()
-    assert lost.startswith("LOST: 1 transfer of money since 2")
+    assert lost.startswith("LOST, transfers of money since the backup was made: 1. ")
     export = payres(*shlex.split(lost.split("`")[1])[1:])
     assert len(export.stdout.splitlines()) == 2, "the heading and the deposit"
     assert first == "payres.db: restored from backup.db and verified; everybody is signed out"
