@@ -69,7 +69,7 @@ class Several(OwnersBrowser):
             wallets.deposit(work, self.household, "50.00")
             wallets.deposit(work, self.pottery, "20.00")
             assets.set_rate(work, "EUR", "USD", "1.1")
-            assets.deposit_liquidity(work, "USD", 2, "1000.00", None)
+            assets.deposit_liquidity(work, "USD", 2, "20000.00", None)
 
         instance.write(unit)
         super().__init__(instance, self.path)
