@@ -101,7 +101,7 @@ TESTED_IN = {
     ),
     "testing/test_instance": "testing/set_up",
     "testing/test_openapi": "testing/answers testing/endpoints",
-    "testing/test_sandbox_process": "cli/sandbox testing/asked testing/rules",
+    "testing/test_sandbox_process": "cli/sandbox testing/asked testing/decisions testing/rules",
     "webhooks/test_deliveries": (
         "operator/deliveries webhooks/patterns webhooks/rounds webhooks/rules webhooks/sender webhooks/turns"
     ),

@@ -76,7 +76,7 @@ class ControlCall(msgspec.Struct, frozen=True):
 
     @property
     def rules(self) -> Rules[ConsentRule] | Rules[FaultRule]:
-        return self.server.rules if self.endpoint.tag == "consents" else self.server.faults.rules
+        return self.server.decisions.rules if self.endpoint.tag == "consents" else self.server.faults.rules
 
 
 def read_body(body: bytes, kind: type[G]) -> G:
@@ -125,7 +125,7 @@ async def create_fault(call: ControlCall, given: FaultRule) -> dict[str, object]
 
 
 async def create_consent_rule(call: ControlCall, given: ConsentRule) -> dict[str, object]:
-    return call.server.rules.add(await with_known(call.server.context, given)).shown()
+    return call.server.decisions.rules.add(await with_known(call.server.context, given)).shown()
 
 
 async def list_rules(call: ControlCall) -> dict[str, object]:

@@ -2,19 +2,17 @@
 
 import asyncio
 import os
-import re
 import shutil
 from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.responses import RedirectResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from payres.application import create_app
-from payres.core.grants import consent
 from payres.core.http.context import Context
 from payres.core.http.responses import CutShort, json_error
 from payres.core.process.logs import RequestLog
@@ -22,19 +20,16 @@ from payres.core.process.settings import Settings
 from payres.core.protocol.clock import Clock
 from payres.core.protocol.errors import DomainError, Unavailable
 from payres.core.store import runs
-from payres.core.store.clients import CLIENTS
 from payres.core.store.copies import change, copied
-from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.testing.answers import Line
+from payres.testing.decisions import Decisions
 from payres.testing.faults import Interference
 from payres.testing.journal import Journal, Recording
-from payres.testing.rules import CONSENT_PAGE, ConsentRule, Rules
+from payres.testing.rules import CONSENT_PAGE, ConsentRule
 from payres.testing.set_up import shorten_timeouts
 
 T = TypeVar("T")
-
-REDIRECT: Final = re.compile(rb'"redirect":"[^"]*/interact/([^/"]+)/([^/"]+)"')
 
 
 class _Answer:
@@ -73,9 +68,8 @@ class SandboxServer:
         self.last_event = 0
         self.clock = clock
         self.journal = Journal(settings.base_url, clock, self)
-        self.rules: Rules[ConsentRule] = Rules("rule")
+        self.decisions = Decisions(self, self.begin, always)
         self.faults = Interference(self, settings.max_body_bytes, self.journal)
-        self._always = always
         self._request_log = request_log
         self._stack = AsyncExitStack()
         self._app: Starlette | None = None
@@ -122,7 +116,7 @@ class SandboxServer:
         for ending in ("-wal", "-shm"):
             Path(f"{self.settings.database}{ending}").unlink(missing_ok=True)
         shutil.copyfile(self._baseline, self.settings.database)
-        self.rules.remove()
+        self.decisions.rules.remove()
         self.journal.clear()
         self.faults.remove()
 
@@ -165,57 +159,11 @@ class SandboxServer:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         page = CONSENT_PAGE.match(scope["path"]) if scope["method"] == "GET" else None
-        target = await self._decide_by_rule(*page.groups(), has_finish=True) if page else None
+        target = await self.decisions.decide(*page.groups(), has_finish=True) if page else None
         if target is not None:
             await RedirectResponse(target, 302)(scope, receive, send)
         elif self._app is None:
             raise Unavailable("The sandbox is being reset; try again")
         else:
             is_grant = scope["path"] == "/" and scope["method"] == "POST"
-            await self._app(scope, receive, self._deciding(send) if is_grant else send)
-
-    def _deciding(self, send: Send) -> Send:
-        """A `send` that decides a grant without a finish URI before its response is sent."""
-        body = b""
-
-        async def decide_first(message: Message) -> None:
-            nonlocal body
-            if message["type"] == "http.response.body":
-                body += message.get("body", b"")
-                found = None if message.get("more_body") else REDIRECT.search(body)
-                if found:
-                    id, nonce = (part.decode() for part in found.groups())
-                    await self._decide_by_rule(id, nonce, has_finish=False)
-            await send(message)
-
-        return decide_first
-
-    async def _decide_by_rule(self, id: str, nonce: str, *, has_finish: bool) -> str | None:
-        """Decides by rule, and returns the redirect of the browser. None if no rule matches, or the decision is
-        delayed in the background."""
-        try:
-            rule = await self.read(lambda work: self._rule_for(work, id, nonce, has_finish=has_finish))
-            if rule is None:
-                return None
-            decided = self.begin(self._decide(id, nonce, rule))
-            return await decided if has_finish or not rule.delay else None
-        except DomainError:
-            return None  # the page says why
-
-    def _rule_for(self, work: Work, id: str, nonce: str, *, has_finish: bool) -> ConsentRule | None:
-        pending = consent.find_pending(work, id, nonce)
-        if pending.grant.state != "pending" or (pending.interaction.finish_uri is not None) != has_finish:
-            return None
-        assert pending.grant.wallet_address_id is not None
-        wallet = WALLETS.by_id(work, pending.grant.wallet_address_id).path
-        client = CLIENTS.by_id(work, pending.grant.client_id)
-        return self.rules.use(lambda rule: rule.fits(wallet, client)) or self._always
-
-    async def _decide(self, id: str, nonce: str, rule: ConsentRule) -> str | None:
-        def unit(work: Work) -> str | None:
-            return consent.decide(work, consent.find_pending(work, id, nonce), rule.decision == "approve", "owner")
-
-        await asyncio.sleep(rule.delay)
-        with suppress(DomainError):  # it was already decided
-            return await self.write(unit)
-        return None
+            await self._app(scope, receive, self.decisions.before_answer(send) if is_grant else send)
