@@ -196,12 +196,8 @@ def add_peer(
     ],
     asset_scale: Annotated[Scale, said("Its number of decimals: 2 for cents.", option="--scale", label="Decimals")],
     url: Annotated[Text, said("Where the peer takes packets (POST).", metavar="URL", label="URL")],
-    outgoing_token: Annotated[
-        PeerToken, said("Token that we send.", label="Token that we send", hint="There it is the token that they get.")
-    ],
-    incoming_token: Annotated[
-        PeerToken, said("Token that we get.", label="Token that we get", hint="There it is the token that they send.")
-    ],
+    outgoing_token: Annotated[PeerToken, said("What we send, and they get.", label="Token that we send")],
+    incoming_token: Annotated[PeerToken, said("What they send, and we get.", label="Token that we get")],
     max_packet: Annotated[int, said(f"{MAX_PACKET}.", metavar="N", ge=1, le=MAX_LEDGER)] | None = None,
     credit_limit: Annotated[
         CreditLimit, said(f"{CREDIT} Without it the peer can only receive, or send what it paid before.")
@@ -255,12 +251,8 @@ def change_peer(
     work: Work,
     name: str,
     url: Annotated[Text | None, said("Where the peer takes packets now.", metavar="URL", label="URL")] = None,
-    outgoing_token: Annotated[
-        PeerToken | None, said("Token that we send from now on.", label="Token that we send")
-    ] = None,
-    incoming_token: Annotated[
-        PeerToken | None, said("Token that we get from now on.", label="Token that we get")
-    ] = None,
+    outgoing_token: Annotated[PeerToken | None, said("We send it from now on.", label="Token that we send")] = None,
+    incoming_token: Annotated[PeerToken | None, said("We get it from now on.", label="Token that we get")] = None,
     max_packet: Annotated[int, said(f"{MAX_PACKET}; 0 for any.", metavar="N", ge=0, le=MAX_LEDGER)] | None = None,
     credit_limit: CreditLimit | None = None,
     add_routes: Annotated[Sequence[Text], said("A route to add.", option="--route", metavar="PREFIX")] = (),
