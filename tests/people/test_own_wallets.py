@@ -105,7 +105,8 @@ def test_account_shows_one_wallet_and_what_the_others_have(payres: Instance, ann
     payres.write(lambda work: wallets.deactivate(work, ann.household))
     assert f"Household {ann.household} USD 50.00 closed" in ann.words("/account")
     ann.look_at(ann.household)
-    assert "Household has USD50.00" in ann.words("/account")
+    words = ann.words("/account")
+    assert ("Household has USD50.00" in words, words.count("Your wallet is closed and sends nothing.")) == (True, 1)
 
 
 def test_who_has_one_wallet_sees_no_other(payres: Instance) -> None:
