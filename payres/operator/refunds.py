@@ -49,6 +49,7 @@ from payres.interledger.store import remote_resources
 from payres.operator.declared.declarations import CommandLine, ContextUnits, LookOver, OperationForm, operation
 from payres.operator.declared.inputs import MAX_REASON, DecimalText, Reference, check_reason, said
 from payres.operator.declared.shapes import Time, decimals, represent
+from payres.operator.movements import FORM_REFERENCE
 from payres.operator.payments import PAYMENT, PaymentName
 from payres.operator.refund_limits import ACTION, check_limit, said_at_field
 from payres.operator.store.audit import last_details
@@ -213,6 +214,7 @@ def _looked_over(work: Work, wanted: WantedRefund) -> LookOver:
     others = ["others"] if len(found.parts) > PARTS_AT_ONCE else []
     to = wanted.to or ", ".join([*dict.fromkeys(WALLETS.by_id(work, one).name for one in payers), *others])
     facts = [("From", found.receiver.name), ("To", to), ("Why", wanted.why or "no reason: both owners read none")]
+    facts += [] if wanted.reference.startswith(FORM_REFERENCE) else [("Reference", wanted.reference)]
     facts.append(("Fees", "stay, and grants count the money as spent"))
     return LookOver(f"Send {amount} back?", f"Send {amount} back", (), facts)
 

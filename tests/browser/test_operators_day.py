@@ -305,8 +305,8 @@ async def finds_a_payment_and_sends_it_back(day: Operator, server: Instance) -> 
     await day.is_refused("Only USD 25.00 of the payment can still be sent back")
     await day.has(amount="99", reference="broken cup")
     await day.fill(amount="5")
-    await day.press("Look it over", "Refund?")
-    await day.look_over("USD 5", "broken cup", then="Bob is paid USD 25.00")
+    await day.press("Look it over", "Send USD 5.00 back?")
+    await day.look_over("Bob", "Alice", "broken cup", then="Bob is paid USD 25.00")
     await day.was_told("USD 5.00 of USD 25.00 went back")
     assert server.balance("alice") == "980.00"
 

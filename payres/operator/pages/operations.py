@@ -328,7 +328,9 @@ class OperationPage:
         field = wire.get(named, named)
         field = "password" if isinstance(error, SignInFailed) else field
         names, text = {one.name for one in self._inputs if not one.is_mark} | {"password", FACTOR}, str(error)
-        text = re.sub(f"^{re.escape(named)} (?=must )", "This ", text) if field in names else text
+        text = (
+            re.sub(f"^{re.escape(named)} (?=must (?:not be empty|be an? ))", "This ", text) if field in names else text
+        )
         return {field if field in names else "": ended(text)}
 
     async def _render(
