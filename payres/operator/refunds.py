@@ -210,9 +210,11 @@ def _looked_over(work: Work, wanted: WantedRefund) -> LookOver:
     """Whose money goes back to whom. Raises the errors of `plan`."""
     found = plan(work, wanted)
     amount = describe_amount(found.amount, found.receiver.asset)
-    payers = [OUTGOING.by_id(work, payment).wallet_address_id for payment, _ in found.parts[:PARTS_AT_ONCE]]
+    payers = [OUTGOING.by_id(work, payer_id) for payer_id, _ in found.parts[:PARTS_AT_ONCE]]
     others = ["others"] if len(found.parts) > PARTS_AT_ONCE else []
-    to = wanted.to or ", ".join([*dict.fromkeys(WALLETS.by_id(work, one).name for one in payers), *others])
+    to = wanted.to or ", ".join(
+        [*dict.fromkeys(WALLETS.by_id(work, one.wallet_address_id).name for one in payers), *others]
+    )
     facts = [("From", found.receiver.name), ("To", to), ("Why", wanted.why or "no reason: both owners read none")]
     facts += [] if wanted.reference.startswith(FORM_REFERENCE) else [("Reference", wanted.reference)]
     facts.append(("Fees", "stay, and grants count the money as spent"))
