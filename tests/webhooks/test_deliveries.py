@@ -21,6 +21,7 @@ from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND, SystemClock, f
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.event_types import EVENT_TYPES
 from payres.core.store import audit, events
+from payres.core.store.wallets import require_wallet
 from payres.core.store.work import ROWS_AT_ONCE, Work
 from payres.operator import wallets, webhooks
 from payres.operator.deliveries import (
@@ -298,6 +299,19 @@ def test_what_failed_or_was_replayed_while_the_clock_was_ahead_is_sent_again_at_
     assert send_round(tx, webhook, queue, 8) == [], "now they wait for the usual pause"
     assert send_round(work_at(tx, NOW + 6 * SECOND), webhook, queue, 8) == [replayed, later]
     assert send_round(work_at(tx, NOW + 330 * SECOND), webhook, queue, 8) == [failed]
+
+
+def test_owners_webhook_is_due_until_all_that_failed_while_the_clock_was_ahead_is_sent_again(tx: Work) -> None:
+    """A round ends after a tenth of a second."""
+    alice, _ = open_wallets(tx)
+    webhook, ahead = rules.add_of_wallet(tx, require_wallet(tx, "alice"), URL).webhook, work_at(tx, NOW + 30 * DAY)
+    wanted = [store.OfWallet(one, "wallet.deposited", webhook.id) for one in emit(tx, alice, 3)]
+    deliveries.make_due(ahead, wanted, wanted[-1].sequence)
+    send_round(ahead, webhook, Queue(), 8, *[Attempt(ahead.now, 500, "no")] * 3)
+    left = [3, 2, 1]
+    while left:
+        assert len(send_round(tx, webhook, Queue(), 8, Attempt(NOW, 200, None))) == left.pop(0)
+        assert store.WEBHOOKS.by_id(tx, webhook.id).due_at == (NOW if left else None)
 
 
 def test_event_that_is_replayed_before_its_turn_is_sent_once_and_skips_none(tx: Work) -> None:

@@ -114,6 +114,7 @@ DUE: Final = DueKind(
     of_party=2,
     longest=LONGEST_PAUSE,
 )
+_AHEAD: Final = " AND d.next_at IS NOT NULL AND coalesce(d.last_attempt_at, d.next_at) > ? LIMIT ?"
 WEBHOOKS = Table(WebhookRecord, "webhook")
 DELIVERIES = Table(DeliveryRecord, "delivery")
 ATTEMPTS = Table(AttemptRecord, "webhook_attempt")
@@ -167,10 +168,15 @@ def kept_events(tx: Transaction, sequences: Iterable[int]) -> set[int]:
 
 
 def note_due(tx: Transaction, webhook_id: str, now: int) -> None:
-    """Stores when the first delivery to an owner's webhook is due, which has changed."""
+    """Stores when the first delivery to an owner's webhook is due, which has changed: at once, if one that waits was
+    attempted while the clock was ahead."""
     first = "SELECT min(next_at) FROM delivery WHERE webhook_id = ? AND next_at IS NOT NULL"
     due_at = find_number(tx, first, webhook_id)
-    due_at = None if due_at is None else min(due_at, now + LONGEST_PAUSE)
+    if due_at is not None:
+        is_ahead = tx.execute(
+            f"SELECT 1 FROM delivery d WHERE d.webhook_id = ?{_AHEAD}", (webhook_id, now, 1)
+        ).fetchone()
+        due_at = min(due_at, now if is_ahead else now + LONGEST_PAUSE)
     of_owner = "UPDATE webhook SET due_at = ? WHERE id = ? AND wallet_address_id > 0 AND due_at IS NOT ?"
     tx.execute(of_owner, (due_at, webhook_id, due_at))
 
@@ -263,9 +269,8 @@ def due_deliveries(tx: Transaction, webhook_id: str, now: int, after: Due, limit
         " FROM delivery d JOIN event e ON e.sequence = d.sequence WHERE d.webhook_id = ?"
     )
     in_order = " AND (d.next_at, d.sequence) > (?, ?) AND d.next_at <= ? ORDER BY d.next_at, d.sequence LIMIT ?"
-    ahead = " AND d.next_at IS NOT NULL AND coalesce(d.last_attempt_at, d.next_at) > ? LIMIT ?"
     found = tx.execute(due + in_order, (webhook_id, after.next_at, after.turn.sequence, now, limit)).fetchall()
-    found += tx.execute(due + ahead, (webhook_id, now, limit)).fetchall()
+    found += tx.execute(due + _AHEAD, (webhook_id, now, limit)).fetchall()
     return [Due(next_at, Turn(*turn)) for next_at, *turn in found]
 
 
