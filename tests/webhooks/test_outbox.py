@@ -90,6 +90,23 @@ def test_parts_have_an_event_every_ten_seconds_and_the_last_state_always(instanc
     assert told_of_paying(200) == [usd(500)]
 
 
+def test_part_that_came_soon_after_another_has_its_event_once_the_pause_is_over(
+    instance: Instance, outbox: Outbox
+) -> None:
+    made, told = bill(instance, 500), list[Json]()
+    for _ in range(2):
+        pay(instance, made, 100)
+    outbox.take()
+
+    def is_told() -> bool:
+        told.extend(one.data for one in outbox.take() if one.data["id"] == made["id"])
+        return bool(told)
+
+    instance.clock.advance(10)
+    wait_until(is_told)
+    assert [one["receivedAmount"] for one in told] == [usd(200)]
+
+
 def test_completion_by_the_client_has_one_event(instance: Instance, outbox: Outbox) -> None:
     token = instance.client.grant(
         {"type": "incoming-payment", "actions": ["create", "complete"], "identifier": instance.wallet("bob")}
