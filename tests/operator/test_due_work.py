@@ -72,7 +72,8 @@ def bill_elsewhere(work: Work) -> str:
 def failing_webhook(work: Work) -> str:
     hook = rules.add_of_wallet(work, require_wallet(work, "alice"), "https://hooks.example/a").webhook.id
     wallets.deposit(work, "alice", "1.00")
-    DELIVERIES.insert(work, DeliveryRecord(last_sequence(work), hook, "pending", 1, work.now + HOUR, None, None, None))
+    tried = DeliveryRecord(last_sequence(work), hook, "pending", 1, work.now + HOUR, work.now, 500, None)
+    DELIVERIES.insert(work, tried)
     WEBHOOKS.update(work, hook, last_error="It was answered with 500", last_attempt_at=work.now)
     note_due(work, hook, work.now)
     return f"webhook:{hook}"
