@@ -18,7 +18,6 @@ TOP: Final = Path(__file__).parents[2]
 PATCHES: Final = Path(__file__).parent / "planted"  # each begins with a line that says what is wrong
 NOT_BY_A_SEED: Final = "Not by a seed, but by "
 SEEDS: Final = 200
-LINKED: Final = ("tests", "schema.sql", "pyproject.toml")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -88,8 +87,9 @@ def described(name: str) -> tuple[str, str]:
 def plant(name: str, folder: Path) -> None:
     """Makes a tree of the program with a planted fault. Raises CalledProcessError if the patch fits no longer."""
     shutil.copytree(TOP / "payres", folder / "payres", ignore=shutil.ignore_patterns("__pycache__"))
-    for linked in LINKED:
-        (folder / linked).symlink_to(TOP / linked)
+    for beside in TOP.iterdir():
+        if beside.name not in {"payres", ".git"}:
+            (folder / beside.name).symlink_to(beside)
     subprocess.run(["git", "apply", str(PATCHES / f"{name}.patch")], cwd=folder, check=True, capture_output=True)
 
 
