@@ -138,9 +138,9 @@ def gather(work: Work, owner_id: int, kind: str, wallet_id: int, item: str, even
     if last is not None and is_waiting and last.address == address.email and "until" not in last.data:
         add_item(work, last, item)
         return
-    told: Mapping[str, Any] = mail.told_of(work, wallet_id, kind) if last is None else last.data
-    since = max(address.confirmed_at, told.get("until", told.get("since", 0)))
-    after = told.get("upto", told.get("after", 0)) if since > address.confirmed_at else 0
+    before: Mapping[str, Any] = mail.last_notified(work, wallet_id, kind) if last is None else last.data
+    since = max(address.confirmed_at, before.get("until", before.get("since", 0)))
+    after = before.get("upto", before.get("after", 0)) if since > address.confirmed_at else 0
     send_at = work.now + (HOUR if rate == "hour" else 0)
     if last is not None:
         sent_at = None if is_waiting and "until" in last.data else last.sent_at or last.created_at

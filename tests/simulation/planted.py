@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 TOP: Final = Path(__file__).parents[2]
 PATCHES: Final = Path(__file__).parent / "planted"  # each begins with a line that says what is wrong
@@ -64,9 +64,14 @@ def look_for(name: str, seeds: Sequence[str], running: list[subprocess.Popen[str
         looks = (
             ("pytest", "-qx", "--tb=no", tests) if tests else ("tests.simulation", *seeds, "--jobs=1", "--no-shrink")
         )
-        command, environment = [sys.executable, "-m", *looks], os.environ | {"PYTHONPATH": folder}
-        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        process = subprocess.Popen(command, cwd=folder, env=environment, **pipes)
+        process = subprocess.Popen(
+            [sys.executable, "-m", *looks],
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": folder},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         running.append(process)
         said, _ = process.communicate()
         running.remove(process)

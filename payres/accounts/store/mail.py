@@ -62,13 +62,13 @@ class MailRecord(msgspec.Struct, frozen=True):
 
 
 def _delete_mail(tx: Transaction, row: Row, now: int) -> None:
-    """Deletes a mail, and keeps up to where it told of a wallet: the next one begins there."""
-    mail_id, *told = row
-    if None not in told:
+    """Deletes a mail, and keeps up to where the owner was notified of a wallet: the next one begins there."""
+    mail_id, *notified = row
+    if None not in notified:
         tx.execute(
             "INSERT INTO mail_told VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
             " SET until_at = max(until_at, excluded.until_at), upto = max(upto, excluded.upto)",
-            told,
+            notified,
         )
     tx.execute("DELETE FROM mail WHERE id = ?", (mail_id,))
 
@@ -155,8 +155,8 @@ def last_with_key(tx: Transaction, prefix: str) -> MailRecord | None:
     return MAILS.find(tx, "WHERE key > ? AND key < ? ORDER BY key DESC LIMIT 1", f"{prefix}:", f"{prefix};")
 
 
-def told_of(tx: Transaction, wallet_id: int, kind: str) -> Mapping[str, int]:
-    """The time and the transfer up to which deleted mails of this kind told of a wallet; empty if there were none."""
+def last_notified(tx: Transaction, wallet_id: int, kind: str) -> Mapping[str, int]:
+    """The time and the transfer up to which deleted mails of a kind were about a wallet; empty if there were none."""
     last = "SELECT until_at, upto FROM mail_told WHERE wallet_address_id = ? AND kind = ?"
     found = tx.execute(last, (wallet_id, kind)).fetchone()
     return {} if found is None else {"until": found[0], "upto": found[1]}

@@ -100,13 +100,13 @@ def removal_of(work: Work, owner: OwnerRecord, due_at: int, language: Language) 
     entry, why = who_set(work, owner.name, "why"), removal_reason(work, OF_OWNERS, owner.id)
     asked = entry if entry and entry.action == "wallet.remove_factors" else None
     who = f"{told(asked)[0].text} {language.moment(parse_time(asked.created_at))}" if asked else "somebody"
-    told_of = mail.newest_of(work, owner.id, "remove_factors", due_at - REMOVAL_DELAY)
-    waits = told_of is not None and told_of.send_at is not None
+    notice = mail.newest_of(work, owner.id, "remove_factors", due_at - REMOVAL_DELAY)
+    waits = notice is not None and notice.send_at is not None
     untold = "but the mail about it has not gone yet" if waits else "but no mail about it has gone"
     return Removal(
         f"The second step of {owner.name} is removed {language.moment(due_at)}",
         f"Asked for by {who}" + (f": “{why}”" if why else ""),
-        f"The owner can say no until then, {'and so can you' if told_of and told_of.sent_at else untold}.",
+        f"The owner can say no until then, {'and so can you' if notice and notice.sent_at else untold}.",
     )
 
 
