@@ -48,7 +48,7 @@ bench: $(VENV)/.dev ## Measure payres beside a bare Starlette app doing the same
 profile: $(VENV)/.dev ## Show where the processor time of a request goes, by room and by function
 	$(BIN)/python -m benchmarks.profiler $(PROFILE_FLAGS)
 
-check: $(VENV)/.dev ## Formatter, linter, type checker, dead code, the map of the rooms, what each table promises
+check: $(VENV)/.dev ## Formatter, linter, type checker, dead code, the map of the rooms, what each table promises, planted faults
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
