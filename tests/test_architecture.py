@@ -56,7 +56,7 @@ TESTED_IN = {
     "cli/test_mail": "operator/mail",
     "cli/test_operations_peer_unresolved": "operator/unresolved_packets",
     "cli/test_server": "cli/options settings",
-    "client/test_client": "client/access client/grants client/attempts",
+    "client/test_client": "client/access client/grants client/attempts client/methods",
     "core/grants/test_requests": "core/grants/access core/protocol/gnap",
     "core/http/test_authorize_ended_rights": "core/grants/clients core/http/context",
     "core/http/test_protocol": "core/http/server",

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from msgspec import UNSET
 
-from payres.client.attempts import checked
 from payres.client.checks import check_actions, given, valid
+from payres.client.methods import checked
 from payres.core.protocol import gnap
 from payres.core.protocol.urls import pointed
 from payres.core.protocol.wire import Amount

@@ -21,21 +21,11 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from payres.client import checks
-from payres.client.attempts import (
-    UNENCODABLE,
-    Call,
-    Http,
-    Options,
-    Repeat,
-    ResourceCalls,
-    encoded,
-    iteration,
-    method,
-    seconds,
-)
+from payres.client.attempts import UNENCODABLE, Call, Repeat, encoded, seconds
 from payres.client.checks import given
 from payres.client.errors import PASSING, ConfigurationError, InvalidAnswer, OpenPaymentsError, WaitTimeout
 from payres.client.grants import AuthServer, Token, send_with_token
+from payres.client.methods import Http, Options, ResourceCalls, iteration, method
 from payres.client.resources import IncomingPayment, OutgoingPayment, Quote
 from payres.core.protocol.urls import pointed
 from payres.core.protocol.wire import (

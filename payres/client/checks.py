@@ -14,8 +14,9 @@ import httpx2
 import msgspec
 from msgspec import UNSET, Struct
 
-from payres.client.attempts import AN_AMOUNT, UNENCODABLE, Core, encoded
+from payres.client.attempts import UNENCODABLE, Core, encoded
 from payres.client.errors import ConfigurationError, InvalidAnswer
+from payres.client.methods import AN_AMOUNT
 from payres.client.resources import IncomingPayment, OutgoingPayment, Quote, decode
 from payres.core.protocol import wire
 from payres.core.protocol.amounts import Asset, parse_value

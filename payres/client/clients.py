@@ -15,10 +15,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from payres.client import errors
-from payres.client.attempts import Core, Http, Signer, checked, seconds, url_of
+from payres.client.attempts import Core, Signer, seconds, url_of
 from payres.client.calls import IncomingPayments, OutgoingPayments, Quotes, TimedTransport, WalletAddresses
 from payres.client.checks import bound, bound_async
 from payres.client.grants import Grant, Grants, Tokens
+from payres.client.methods import Http, checked
 from payres.core.protocol.clock import Clock, SystemClock
 from payres.core.protocol.identifiers import base64url_decoded
 from payres.core.protocol.urls import pointed

@@ -13,18 +13,8 @@ import httpx2
 import msgspec
 
 from payres.client import checks, errors
-from payres.client.attempts import (
-    UNENCODABLE,
-    Call,
-    Core,
-    Http,
-    Options,
-    ResourceCalls,
-    is_copy,
-    method,
-    plain,
-    seconds,
-)
+from payres.client.attempts import UNENCODABLE, Call, Core, is_copy, plain, seconds
+from payres.client.methods import Http, Options, ResourceCalls, method
 from payres.client.resources import AccessToken, GrantResponse, TokenResponse
 from payres.core.protocol.gnap import Access, Limits, interaction_hash
 from payres.core.protocol.urls import pointed

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from payres.client.attempts import checked
+from payres.client.methods import checked
 from payres.core.protocol import gnap, wire
 from payres.core.protocol.amounts import Asset, format_decimal, parse_decimal
 from payres.core.protocol.wire import Amount, WalletAddress

@@ -8,8 +8,8 @@ from typing import Any, Final, Generic, Literal, TypeVar, get_args
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from payres.client.attempts import checked
 from payres.client.errors import ConfigurationError, WebhookRejected
+from payres.client.methods import checked
 from payres.client.resources import IncomingPayment, OutgoingPayment, Time, decode
 from payres.core.protocol import event_types
 from payres.core.protocol.clock import SECOND, Clock, SystemClock

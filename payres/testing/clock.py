@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from payres.client.attempts import checked
+from payres.client.methods import checked
 from payres.core.protocol.clock import SECOND, SystemClock
 from payres.core.protocol.errors import InvalidRequest, WrongState
 

@@ -22,7 +22,7 @@ from starlette.types import Receive, Scope, Send
 from payres.accounts.passwords import hash_password
 from payres.application import create_app
 from payres.client import Client, Grant, access, money
-from payres.client.attempts import checked
+from payres.client.methods import checked
 from payres.core.http.context import Context
 from payres.core.http.server import settings_of
 from payres.core.process.logs import RequestLog

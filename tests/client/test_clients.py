@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from payres.client import AsyncClient, Client, access, errors
-from payres.client.attempts import Method, ResourceCalls
+from payres.client.methods import Method, ResourceCalls
 from tests.client.clients import Script, opened
 from tests.client.test_calls_hostile_servers import Get, by_task, by_thread, flavours
 from tests.client.test_client import BASE, BILL, GRANTED, KEY, LISTED, MADE, ONE, QUOTE, WALLET, answer, scripted
