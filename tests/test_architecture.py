@@ -49,7 +49,7 @@ ACROSS = {
 TESTED_IN = {
     "accounts/test_cookies": "html/cookies",
     "accounts/test_factor_pages": (
-        "accounts/asking accounts/codes accounts/password_links accounts/recovery_codes accounts/visits"
+        "accounts/asking accounts/totp accounts/password_links accounts/recovery_codes accounts/visits"
     ),
     "accounts/test_guesses": "accounts/places accounts/sign_in",
     "cli/test_help": "cli/commands",
@@ -60,13 +60,13 @@ TESTED_IN = {
     "core/grants/test_requests": "core/grants/access core/protocol/gnap",
     "core/http/test_authorize_ended_rights": "core/grants/clients core/http/context",
     "core/http/test_protocol": "core/http/server",
-    "core/http/test_routing": "people/late",
+    "core/http/test_routing": "people/late_imports",
     "core/payments/test_outgoing": "core/payments/settlement",
     "html/test_language": "html/forms html/part html/preferences",
     "html/test_language_amounts": "html/typed_amounts",
     "interledger/sending/test_payment": "interledger/sending/connection interledger/sending/timing",
     "interledger/test_connector": "interledger/receiver",
-    "interledger/test_remote_payments": "interledger/quoting interledger/tolerance",
+    "interledger/test_remote_payments": "interledger/quoting interledger/overpayment",
     "interledger/test_two_servers": "core/payments/remote interledger/node testing/peering",
     "openapi/test_resources": "openapi/documents openapi/part",
     "operator/declared/test_api": "operator/declared/shapes",
@@ -92,7 +92,7 @@ TESTED_IN = {
     "people/test_security": "accounts/browser_names",
     "people/test_sending": "people/payments",
     "people/test_sending_rules": "people/payee_lookup",
-    "people/test_serving": "core/http/site",
+    "people/test_serving": "core/http/security_contact",
     "specification/test_incoming_payments": "core/http/incoming_payments",
     "test_application": "accounts/part core/http/serving operator/part people/part",
     "test_limits_named": (
@@ -101,7 +101,7 @@ TESTED_IN = {
     ),
     "testing/test_instance": "testing/set_up",
     "testing/test_openapi": "testing/answers testing/endpoints",
-    "testing/test_sandbox_process": "cli/sandbox testing/asked testing/decisions testing/rules",
+    "testing/test_sandbox_process": "cli/sandbox testing/asked testing/decisions testing/request_rules",
     "webhooks/test_deliveries": (
         "operator/deliveries webhooks/patterns webhooks/rounds webhooks/rules webhooks/sender webhooks/turns"
     ),

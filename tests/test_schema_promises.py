@@ -253,7 +253,7 @@ def test_each_table_says_what_it_promises_and_the_program_keeps_it() -> None:
         ("changed_at shown;", "changed_at order;", "checkout.changed_at: where money is, order never comes from times"),
         ("after 24 hours, by", "after 23 hours, by", "idempotency_key: `kept: answers under an `Idempotency-Key`"),
         ("after 1 day, by FORMS", "after 1 day", "operator_form: `kept: the ids of forms that operators have sent"),
-        ("after 1 day, by FORMS", "after 1 day, by SIGN_INS", "say in `kept:` what the Rule forms.FORMS deletes"),
+        ("after 1 day, by FORMS", "after 1 day, by SIGN_INS", "say in `kept:` what the Rule used_forms.FORMS deletes"),
         ("30 days (DECIDED_GRANT)", "31 days (DECIDED_GRANT)", "grant: `31 days (DECIDED_GRANT)` is wrong"),
         ("16 (MAX_WEBHOOKS)", "16 (MAX_HOOKS)", "webhook: `16 (MAX_HOOKS)` names MAX_HOOKS, which the program does"),
         ("16 (MAX_WEBHOOKS)", "64 (deliveries.SENT_AT_ONCE)", "webhook: put deliveries.SENT_AT_ONCE, which bounds its"),

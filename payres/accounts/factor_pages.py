@@ -7,13 +7,13 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from payres.accounts.browser_names import seen_of
-from payres.accounts.codes import CODES, begin_codes, confirm_codes, link_of_secret, unconfirmed_secret
 from payres.accounts.cookies import browser_of, set_signed_in
 from payres.accounts.recovery_codes import first_recovery_codes
 from payres.accounts.second_factors import Factors, cancel_removal, factors_of, new_recovery_codes, remove_step
 from payres.accounts.sessions import SignedIn, start_over, verified_now
 from payres.accounts.sign_in import SignIn
 from payres.accounts.store.kinds import Kind
+from payres.accounts.totp import CODES, begin_codes, confirm_codes, link_of_secret, unconfirmed_secret
 from payres.accounts.visits import Act, Place, Unasked, Visit
 from payres.core.http.error_answers import note_error
 from payres.core.protocol.errors import DomainError, SignInFailed, TooManyRequests

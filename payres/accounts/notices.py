@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from payres.accounts.limits import MAX_MAILS_ASKED_FOR, MAX_NOTICES_OF_KIND
 from payres.accounts.store import mail
-from payres.accounts.store.joins import JOINS_KEPT
+from payres.accounts.store.joined_wallets import JOINS_KEPT
 from payres.accounts.store.mail import ADDRESSES, AddressRecord, MailRate, MailRecord
 from payres.accounts.store.owners import OWNERS
 from payres.accounts.store.sessions import OPEN_SESSIONS

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from payres.accounts.codes import CODES, WRONG_CODE, forgive, plain
 from payres.accounts.limits import RECOVERY_CODES
 from payres.accounts.second_step import Held, Refused, TypedStep, audit_action, record
 from payres.accounts.store import codes as store
 from payres.accounts.store.kinds import Account, Kind
+from payres.accounts.totp import CODES, WRONG_CODE, forgive, plain
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.store import audit
 from payres.core.store.work import Work

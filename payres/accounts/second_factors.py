@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from payres.accounts.codes import CODES
 from payres.accounts.passkeys import PASSKEYS
 from payres.accounts.recovery_codes import RECOVERY, make_recovery_codes
 from payres.accounts.second_step import Held, Refused, SecondStep, TypedStep, record
 from payres.accounts.store import second_factors as store
 from payres.accounts.store.kinds import Account, Kind, delete_of
 from payres.accounts.store.passkeys import passkeys_of
+from payres.accounts.totp import CODES
 from payres.core.protocol.clock import MINUTE, is_due, lasts
 from payres.core.protocol.errors import WrongState
 from payres.core.store.work import Work

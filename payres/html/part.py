@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from payres.core.http.context import context_of
 from payres.core.http.routing import Route
+from payres.core.http.security_contact import CACHED
 from payres.core.http.serving import Part
-from payres.core.http.site import CACHED
 from payres.html.brand import ACCENTS, SHIELD, logo
 from payres.html.html import read_static
 

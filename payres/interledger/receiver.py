@@ -1,7 +1,7 @@
 """The receiving end of STREAM (RFC 29): answers Prepares for our addresses, and moves their money from the peer to a
 wallet in the same unit.
 
-`payres.interledger.tolerance.fits_with_tolerance` limits how much more than the incoming amount may arrive.
+`payres.interledger.overpayment.fits_with_tolerance` limits how much more than the incoming amount may arrive.
 """
 
 import logging
@@ -22,11 +22,11 @@ from payres.interledger.carrier import Request, require_new, store_response
 from payres.interledger.clearing import insufficient, warn_of_low
 from payres.interledger.credentials import Opened, wallet_of
 from payres.interledger.oer import CodecError
+from payres.interledger.overpayment import fits_with_tolerance
 from payres.interledger.packets import Code, Fulfill, PacketRejected, Prepare, Reject, Reply
 from payres.interledger.routing import converted
 from payres.interledger.store import peers
 from payres.interledger.store.peers import InboundPeer
-from payres.interledger.tolerance import fits_with_tolerance
 
 log = logging.getLogger("payres.interledger")
 

@@ -27,11 +27,11 @@ from payres.core.store.work import Work
 from payres.interledger.clearing import end_sending, is_finished, probed_path
 from payres.interledger.limits import MAX_SENDING_PAYMENTS, MAX_SENDING_PAYMENTS_OF_WALLET
 from payres.interledger.outbound import Outbound, WalletPackets
+from payres.interledger.overpayment import overpay_tolerance
 from payres.interledger.remote_receivers import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.sending.connection import SendingFailed, StreamConnection, close
 from payres.interledger.sending.payment import Plan, Progress, pay
 from payres.interledger.store import outgoing_payments, packets
-from payres.interledger.tolerance import overpay_tolerance
 from payres.interledger.unanswered import UnansweredPackets
 
 BATCH: Final = 128

@@ -14,9 +14,9 @@ from payres.core.process.slots import Slots
 from payres.operator.admin_hosts import AdminHosts
 from payres.operator.declared.long_work import LongWorks
 from payres.operator.limits import MAX_EXPORTS, MAX_EXPORTS_OF_CALLER
+from payres.operator.upkeep.daily_volume import DailyVolume
 from payres.operator.upkeep.doctor import OtherFindings
 from payres.operator.upkeep.readiness import Readiness
-from payres.operator.upkeep.volume import DailyVolume
 
 
 class OperatorServices(msgspec.Struct, frozen=True):

@@ -28,7 +28,7 @@ from payres.core.store.work import Work
 from payres.html.language import Language, marked
 from payres.people.own_wallets import Holding, others
 from payres.people.sending import kept_wish
-from payres.people.sessions import OwnerVisit
+from payres.people.sign_in import OwnerVisit
 from payres.people.store import activity
 from payres.people.store.activity import ListedRecord, Source, Statement, statement
 from payres.people.store.refunds import REFUNDS

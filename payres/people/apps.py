@@ -31,7 +31,7 @@ from payres.html.sentences import other_words, spending_sentence
 from payres.people.activity import Reader, Who, rows_of, who_of
 from payres.people.keys import revoke_key
 from payres.people.own_wallets import spendable
-from payres.people.sessions import OwnerVisit
+from payres.people.sign_in import OwnerVisit
 from payres.people.store import apps, payments
 from payres.people.store.apps import DecidedRecord
 from payres.people.store.remote_bills import REMOTE_BILLS, RemoteBillRecord, asks_for_itself

@@ -53,7 +53,7 @@ from payres.people.consent_requests import (
 )
 from payres.people.remote_bills import ENDED_TROUBLES, TROUBLES, UNREAD_TROUBLE, stated_price, trouble_here
 from payres.people.services import people_of
-from payres.people.sessions import OWNER_SIGN_IN
+from payres.people.sign_in import OWNER_SIGN_IN
 from payres.people.store.remote_bills import asks_for_itself
 
 # Refresh intervals in seconds: while only the operator can decide, and while the owner reads the request.

@@ -20,7 +20,7 @@ from payres.html.language import marked
 from payres.people import apps
 from payres.people.apps import App, revoke_keys
 from payres.people.keys import add_key
-from payres.people.sessions import SETTINGS_TAB, OwnerVisit
+from payres.people.sign_in import SETTINGS_TAB, OwnerVisit
 from payres.people.store.apps import KeyUse, use_of_key
 
 RECENT: Final = 30 * DAY

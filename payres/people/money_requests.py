@@ -23,7 +23,7 @@ from payres.html.html import qr_code, redirect
 from payres.html.typed_amounts import Mistyped, typed_amount
 from payres.people.bills import Bill, bill_of
 from payres.people.sending import MAX_NOTE
-from payres.people.sessions import HOME, OwnerVisit
+from payres.people.sign_in import HOME, OwnerVisit
 from payres.people.store import activity
 
 LISTED: Final = 100

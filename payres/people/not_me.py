@@ -18,7 +18,7 @@ from payres.accounts.owners import close_sign_in
 from payres.accounts.passkeys import PASSKEYS
 from payres.accounts.second_factors import cancel_removal, remove_step
 from payres.accounts.store.browsers import KNOWN_BROWSERS
-from payres.accounts.store.joins import JOIN_TABLE, kept_join
+from payres.accounts.store.joined_wallets import JOIN_TABLE, kept_join
 from payres.accounts.store.kinds import delete_of
 from payres.accounts.store.links import account_of_link, delete_link
 from payres.accounts.store.mail import ADDRESSES, MailRecord

@@ -24,7 +24,7 @@ from payres.html.forms import Form
 from payres.html.html import PAGE_METHODS, redirect, render
 from payres.html.language import marked
 from payres.html.sentences import problem_of
-from payres.people.sessions import NOTICES, SETTINGS_TAB, OwnerVisit
+from payres.people.sign_in import NOTICES, SETTINGS_TAB, OwnerVisit
 
 DONE: Final = {
     "saved": marked("Saved."),

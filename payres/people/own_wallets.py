@@ -16,7 +16,7 @@ from payres.accounts.guesses import wrong_password
 from payres.accounts.notices import notify
 from payres.accounts.second_step import Refused
 from payres.accounts.sessions import find_account, find_session, noted
-from payres.accounts.store.joins import JOIN_DELAY, JOIN_TABLE, JoinRecord, open_joins, store_join
+from payres.accounts.store.joined_wallets import JOIN_DELAY, JOIN_TABLE, JoinRecord, open_joins, store_join
 from payres.accounts.store.kinds import Account
 from payres.accounts.store.owners import OF_OWNERS, OwnerRecord, owner_at, take_over, wallets_of
 from payres.accounts.store.sessions import change_session, end_access
@@ -43,7 +43,7 @@ from payres.html.forms import Form, here
 from payres.html.html import redirect
 from payres.html.language import marked
 from payres.html.sentences import problem_of
-from payres.people.sessions import OWNER_SIGN_IN, SETTINGS_TAB, OwnerVisit, wallet_path
+from payres.people.sign_in import OWNER_SIGN_IN, SETTINGS_TAB, OwnerVisit, wallet_path
 from payres.people.store.activity import being_sent
 
 ALREADY: Final = marked("This wallet is yours already: you find it above.")

@@ -33,13 +33,13 @@ from payres.people.services import PeopleServices
 from payres.people.store import checkouts, standing_orders
 
 if TYPE_CHECKING:
-    from payres.people.late import Late
+    from payres.people.late_imports import Late
 
 PAGE_SECONDS: Final = 1.0  # while a page does the step of a checkout
 
 
 def _load() -> "Late":
-    from payres.people.late import Late
+    from payres.people.late_imports import Late
 
     return Late()
 

@@ -24,7 +24,7 @@ from payres.people.activity import Reader, WalletMovement
 from payres.people.money_requests import is_request
 from payres.people.own_wallets import spendable
 from payres.people.sending import kept_wish
-from payres.people.sessions import OwnerVisit
+from payres.people.sign_in import OwnerVisit
 from payres.people.store.activity import reference_of
 from payres.people.store.payments import last_payer
 from payres.people.store.refunds import RefundRecord, refunds_of

@@ -22,7 +22,7 @@ from payres.core.store.work import Work
 from payres.html.forms import Form
 from payres.html.html import redirect
 from payres.html.language import marked
-from payres.people.sessions import SECURITY, SETTINGS_TAB, OwnerVisit
+from payres.people.sign_in import SECURITY, SETTINGS_TAB, OwnerVisit
 from payres.people.store.activity import asked_above
 
 DONE: Final[Mapping[str, str]] = {

@@ -39,7 +39,7 @@ from payres.interledger.remote_receivers import PAYING
 from payres.interledger.store import remote_resources
 from payres.people.own_wallets import own_wallet, spendable
 from payres.people.payee_lookup import Payee, find_payee
-from payres.people.sessions import HOME, OwnerVisit
+from payres.people.sign_in import HOME, OwnerVisit
 from payres.people.store import payments
 from payres.people.store.remote_bills import BILL, called
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from payres.accounts.notices import GATHERED, notify
 from payres.accounts.second_factors import delete_factors
 from payres.accounts.store import mail
-from payres.accounts.store.joins import JOIN_TABLE, kept_join
+from payres.accounts.store.joined_wallets import JOIN_TABLE, kept_join
 from payres.accounts.store.mail import ADDRESSES, AddressRecord
 from payres.accounts.store.owners import OF_OWNERS, OWNERS, take_over, wallets_of
 from payres.accounts.store.sessions import end_access

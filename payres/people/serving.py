@@ -11,7 +11,7 @@ from starlette.responses import Response
 from payres.accounts.factor_pages import FactorPages
 from payres.accounts.passkey_pages import PasskeyPages
 from payres.accounts.places import answer_place
-from payres.accounts.store.joins import open_joins
+from payres.accounts.store.joined_wallets import open_joins
 from payres.accounts.store.owners import OF_OWNERS
 from payres.accounts.store.second_factors import removal_due_at
 from payres.accounts.visits import TAKES_AWAY, Act, Place, Unasked, choose_zone
@@ -45,7 +45,7 @@ from payres.people import webhook_pages as webhooks
 from payres.people.activity import Reader, Wanted
 from payres.people.notice_texts import NOT_ME_PATH, STOP_PATH
 from payres.people.services import people_of
-from payres.people.sessions import HOME, NOTICES, OWNER_SIGN_IN, SECURITY, SETTINGS_TAB, OwnerVisit
+from payres.people.sign_in import HOME, NOTICES, OWNER_SIGN_IN, SECURITY, SETTINGS_TAB, OwnerVisit
 
 # How many of each the first page of an owner shows.
 MOVEMENTS: Final = 10

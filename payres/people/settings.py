@@ -25,7 +25,7 @@ from payres.html.forms import Form
 from payres.html.html import qr_code, redirect
 from payres.html.language import LanguageCode, marked
 from payres.html.sentences import problem_of
-from payres.people.sessions import (
+from payres.people.sign_in import (
     OWNER_SIGN_IN,
     SECURITY,
     SETTINGS_TAB,

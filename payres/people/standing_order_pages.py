@@ -31,7 +31,7 @@ from payres.interledger.node import node_of
 from payres.people import standing_orders as rules
 from payres.people.own_wallets import others, spendable
 from payres.people.sending import FAILED, ask_price, find_price, missing_input, problem_with, typed_payee
-from payres.people.sessions import HOME, OwnerVisit
+from payres.people.sign_in import HOME, OwnerVisit
 from payres.people.store import standing_orders as store
 from payres.people.store.remote_bills import called
 from payres.people.store.standing_orders import ORDERS, RUNS, OrderRecord, RunRecord

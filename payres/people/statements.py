@@ -22,7 +22,7 @@ from payres.people.activity import Reader, months_of
 from payres.people.limits import OWNER_EXPORT_SECONDS
 from payres.people.payments import payers_note
 from payres.people.services import people_of
-from payres.people.sessions import OwnerVisit
+from payres.people.sign_in import OwnerVisit
 from payres.people.store import transfers as store
 from payres.people.store.transfers import TransferLine
 

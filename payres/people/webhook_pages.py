@@ -11,7 +11,7 @@ from payres.core.store.work import Work
 from payres.html.forms import Form
 from payres.html.html import redirect
 from payres.html.language import marked
-from payres.people.sessions import SETTINGS_TAB, OwnerVisit
+from payres.people.sign_in import SETTINGS_TAB, OwnerVisit
 from payres.webhooks import rules
 from payres.webhooks.limits import MAX_WEBHOOKS_OF_WALLET
 from payres.webhooks.rules import Added, add_of_wallet

@@ -20,7 +20,7 @@ from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.quotes import QUOTES
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
-from payres.testing.rules import CONSENT_PAGE
+from payres.testing.request_rules import CONSENT_PAGE
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from payres.core.protocol.errors import DomainError
 from payres.core.store.clients import CLIENTS
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Units, Work
-from payres.testing.rules import ConsentRule, Rules
+from payres.testing.request_rules import ConsentRule, Rules
 
 REDIRECT: Final = re.compile(rb'"redirect":"[^"]*/interact/([^/"]+)/([^/"]+)"')
 

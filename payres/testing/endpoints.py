@@ -24,7 +24,7 @@ from payres.testing.answers import ClientKey, Clock, DecidedGrant, MovedClock, R
 from payres.testing.faults import FaultList, FaultRule, KeptFault
 from payres.testing.journal import ADDED, EventList, EventsWanted, RequestList, RequestsWanted
 from payres.testing.names import require_known, require_operation, with_known
-from payres.testing.rules import ConsentRule, ConsentRuleList, KeptConsentRule, Rules
+from payres.testing.request_rules import ConsentRule, ConsentRuleList, KeptConsentRule, Rules
 from payres.testing.sandbox import ControlAnswer, Sandbox
 from payres.testing.server import SandboxServer
 

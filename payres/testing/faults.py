@@ -42,7 +42,7 @@ from payres.operator import peers
 from payres.testing.asked import Asked, find_asked
 from payres.testing.journal import Journal
 from payres.testing.names import require_known, require_operation, with_known
-from payres.testing.rules import KeptRule, RequestRule, Rules
+from payres.testing.request_rules import KeptRule, RequestRule, Rules
 from payres.webhooks.sender import Sender
 
 SENTENCE: Final = "A fault of the sandbox, as the test has asked for"

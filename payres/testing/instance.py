@@ -41,7 +41,7 @@ from payres.testing import set_up
 from payres.testing.clock import MovableClock, SandboxClock
 from payres.testing.faults import FaultRule, Interference
 from payres.testing.journal import Journal
-from payres.testing.rules import Decision, KeptRule
+from payres.testing.request_rules import Decision, KeptRule
 
 T = TypeVar("T")
 START_SECONDS = 60

@@ -25,7 +25,7 @@ from payres.testing import set_up
 from payres.testing.answers import Line
 from payres.testing.clock import SandboxClock
 from payres.testing.peering import peers_of
-from payres.testing.rules import ConsentRule
+from payres.testing.request_rules import ConsentRule
 from payres.testing.server import SandboxServer
 from payres.testing.set_up import BALANCE, CLIENT, CLIENT_NAME, FIRST_WALLETS, SETTINGS
 from payres.webhooks.rounds import is_all_sent

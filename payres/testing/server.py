@@ -26,7 +26,7 @@ from payres.testing.answers import Line
 from payres.testing.decisions import Decisions
 from payres.testing.faults import Interference
 from payres.testing.journal import Journal, Recording
-from payres.testing.rules import CONSENT_PAGE, ConsentRule
+from payres.testing.request_rules import CONSENT_PAGE, ConsentRule
 from payres.testing.set_up import shorten_timeouts
 
 T = TypeVar("T")

@@ -43,7 +43,7 @@ from payres.testing.answers import ClientKey, DecidedGrant, SetKey, Wallet, Webh
 from payres.testing.asked import Asked, of_grant
 from payres.testing.clock import SandboxClock
 from payres.testing.names import wallet_named
-from payres.testing.rules import CONSENT_PAGE, Decision
+from payres.testing.request_rules import CONSENT_PAGE, Decision
 from payres.webhooks.store.webhooks import WEBHOOK_SECRETS, WEBHOOKS
 
 # Tests send many requests from one address, so rate limits are off.

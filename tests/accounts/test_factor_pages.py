@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from payres.accounts.codes import STEP, code_at
 from payres.accounts.owners import store_password
 from payres.accounts.passwords import hash_password
 from payres.accounts.second_factors import verify
 from payres.accounts.second_step import Refused
 from payres.accounts.sessions import close_session, csrf_token
 from payres.accounts.store.owners import OF_OWNERS
+from payres.accounts.totp import STEP, code_at
 from payres.core.protocol.clock import DAY, SECOND
 from payres.core.protocol.errors import WrongState
 from payres.core.store.wallets import require_wallet
@@ -31,7 +31,7 @@ from tests.helpers import sign_in_token
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
 from tests.people.browser import PASSWORD, OwnersBrowser, signed_in, signed_out
-from tests.people.test_sessions import last_entry, sign_in
+from tests.people.test_sign_in import last_entry, sign_in
 
 CODES = "/account/security/codes"
 RECOVERY = "/account/security/recovery-codes"

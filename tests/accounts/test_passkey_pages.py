@@ -27,7 +27,7 @@ from tests.helpers import TIMEOUT, Json
 from tests.instance import Instance, run_instance
 from tests.operator.pages.browser import Browser, words_of
 from tests.people.browser import PASSWORD
-from tests.people.test_sessions import sign_in
+from tests.people.test_sign_in import sign_in
 
 OWNERS, OPERATORS = "/account/security/passkeys", "/admin/security/passkeys"
 MUTATIONS = 40

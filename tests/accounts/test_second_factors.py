@@ -9,11 +9,11 @@ from typing import TypeVar
 import pytest
 
 from payres.accounts import second_factors
-from payres.accounts.codes import CODES, MAX_WRONG_CODES, STEP, begin_codes, code_at, confirm_codes, unconfirmed_secret
 from payres.accounts.second_factors import FRESH, factors_of, is_fresh, new_recovery_codes, remove_step, verify
 from payres.accounts.second_step import Refused, SecondStep
 from payres.accounts.store.kinds import Account, Kind
 from payres.accounts.store.owners import OF_OWNERS
+from payres.accounts.totp import CODES, MAX_WRONG_CODES, STEP, begin_codes, code_at, confirm_codes, unconfirmed_secret
 from payres.core.protocol.clock import MINUTE, SECOND
 from payres.core.protocol.errors import WrongState
 from payres.core.store.connections import connect_writer

@@ -17,7 +17,7 @@ from tests.accounts.test_factor_pages import hidden
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
 from tests.people.browser import OwnersBrowser, signed_in, signed_out
-from tests.people.test_sessions import sign_in
+from tests.people.test_sign_in import sign_in
 
 KEY = "seven words on paper"
 

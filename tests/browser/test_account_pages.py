@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, expect
 
-from payres.accounts.codes import STEP, code_at
+from payres.accounts.totp import STEP, code_at
 from payres.core.protocol.amounts import MAX_LEDGER, Asset, format_decimal
 from payres.core.protocol.clock import DAY
 from payres.core.store.wallets import require_wallet

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from payres.accounts import codes
+from payres.accounts import totp
 from payres.accounts.store.owners import OF_OWNERS, owner_at
 from payres.cli import main
 from payres.core.signatures.jwk import encode_jwk
@@ -119,11 +119,11 @@ def protect(work: Work, path: str) -> None:
     """Turns codes on for the owner of a wallet."""
     owner = owner_at(work, path)
     assert owner is not None
-    codes.begin_codes(work, OF_OWNERS, owner.id)
-    secret = codes.unconfirmed_secret(work, OF_OWNERS, owner.id)
+    totp.begin_codes(work, OF_OWNERS, owner.id)
+    secret = totp.unconfirmed_secret(work, OF_OWNERS, owner.id)
     assert secret is not None
-    code = codes.code_at(base64.b32decode(secret), work.now // codes.STEP)
-    assert codes.confirm_codes(work, OF_OWNERS, owner, code)
+    code = totp.code_at(base64.b32decode(secret), work.now // totp.STEP)
+    assert totp.confirm_codes(work, OF_OWNERS, owner, code)
 
 
 def run(instance: Instance, line: str) -> str:

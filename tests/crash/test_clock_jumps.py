@@ -51,7 +51,7 @@ from tests.interledger.network import (
     wait_for_packet,
     wallet_money,
 )
-from tests.people.test_sessions import sign_in
+from tests.people.test_sign_in import sign_in
 
 AN_HOUR = HOUR // SECOND
 FUNDS = 100_000

@@ -36,7 +36,7 @@ from tests.instance import Instance, run_instance
 from tests.people.browser import PASSWORD, OwnersBrowser, signed_out
 from tests.people.mail_server import MailServer, text_of, with_address
 from tests.people.test_activity_rules import send_away
-from tests.people.test_sessions import sign_in
+from tests.people.test_sign_in import sign_in
 from tests.tls import privately_issued
 
 NUMBERS = count(1)

@@ -30,7 +30,7 @@ from tests.operator.pages.browser import Browser, words_of
 from tests.people.browser import PASSWORD, OwnersBrowser, signed_in, signed_out
 from tests.people.mail_server import SENDER, text_of, with_address
 from tests.people.test_own_wallets import join_in_time
-from tests.people.test_sessions import sign_in
+from tests.people.test_sign_in import sign_in
 from tests.works import standing_order
 
 NOTICES = "/account/notices"

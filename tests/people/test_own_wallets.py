@@ -16,7 +16,7 @@ from payres.accounts.limits import MAX_WRONG_PASSWORDS
 from payres.accounts.owners import store_password
 from payres.accounts.passwords import hash_password
 from payres.accounts.sessions import csrf_token, verified_now
-from payres.accounts.store.joins import open_joins
+from payres.accounts.store.joined_wallets import open_joins
 from payres.accounts.store.mail import ADDRESSES, AddressRecord
 from payres.accounts.store.owners import OF_OWNERS, OWNERS, owner_at
 from payres.core.protocol.clock import DAY
@@ -32,13 +32,13 @@ from payres.operator.separations import separate
 from payres.operator.wallets import create_wallet
 from payres.people.own_wallets import join, keep_apart
 from payres.people.serving import PLACES
-from payres.people.sessions import NOTICES
+from payres.people.sign_in import NOTICES
 from tests.accounts.test_factor_pages import send_code, with_codes
 from tests.helpers import last_segment, new_jwk, sign_in_token, usd
 from tests.instance import Instance, run_instance
 from tests.operator.pages.browser import words_of
 from tests.people.browser import PASSWORD, OwnersBrowser, signed_out
-from tests.people.test_sessions import sign_in
+from tests.people.test_sign_in import sign_in
 from tests.versions import make_version, plain
 
 NUMBERS = count(1)

@@ -21,13 +21,13 @@ from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
 from payres.operator import wallets
 from payres.people.security import folded
-from payres.people.sessions import NOTICES, VIEWS
+from payres.people.sign_in import NOTICES, VIEWS
 from tests.accounts.test_factor_pages import asks_for_code, send_code, turn_on
 from tests.helpers import sign_in_token
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
 from tests.people.browser import PASSWORD, OwnersBrowser, signed_in, signed_out
-from tests.people.test_sessions import sign_in
+from tests.people.test_sign_in import sign_in
 from tests.works import NOW
 
 PAGE = "/account/security"

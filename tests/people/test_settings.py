@@ -18,7 +18,7 @@ from tests.helpers import sign_in_token
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
 from tests.people.browser import PASSWORD, OwnersBrowser, signed_in, signed_out
-from tests.people.test_sessions import sign_in
+from tests.people.test_sign_in import sign_in
 
 NEW = "battery staple"
 GIVEN = {"current": PASSWORD, "password": NEW, "again": NEW}

@@ -18,7 +18,7 @@ from payres.core.protocol.clock import DAY, HOUR, SECOND
 from payres.core.protocol.wire import Amount, WalletAddress
 from payres.core.signatures.jwk import jwk_from_public_bytes
 from payres.operator.keys import add_key
-from payres.testing.rules import CONSENT_PAGE
+from payres.testing.request_rules import CONSENT_PAGE
 from tests.simulation.bills import decided
 from tests.simulation.currencies import minor
 from tests.simulation.resident import Caller

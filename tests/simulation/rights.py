@@ -9,14 +9,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from payres.accounts import codes, owners, second_factors, sessions
-from payres.accounts.codes import CODES
+from payres.accounts import owners, second_factors, sessions, totp
 from payres.accounts.passkeys import PASSKEYS
 from payres.accounts.second_factors import remove_step
 from payres.accounts.second_step import record
 from payres.accounts.store.owners import OF_OWNERS, OwnerRecord, owner_at
 from payres.accounts.store.passkeys import PASSKEY_TABLE, PasskeyRecord
 from payres.accounts.store.sessions import delete_session
+from payres.accounts.totp import CODES
 from payres.core.protocol.errors import require
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.signatures.jwk import jwk_from_public_bytes
@@ -69,10 +69,10 @@ def _password(work: Work, path: str) -> str:
 
 def _codes(work: Work, path: str) -> int:
     owner = _owner(work, path)
-    codes.begin_codes(work, OF_OWNERS, owner.id)
-    secret = base64.b32decode(codes.unconfirmed_secret(work, OF_OWNERS, owner.id) or "")
-    code = codes.code_at(secret, work.now // codes.STEP)
-    codes.confirm_codes(work, OF_OWNERS, owner, code)
+    totp.begin_codes(work, OF_OWNERS, owner.id)
+    secret = base64.b32decode(totp.unconfirmed_secret(work, OF_OWNERS, owner.id) or "")
+    code = totp.code_at(secret, work.now // totp.STEP)
+    totp.confirm_codes(work, OF_OWNERS, owner, code)
     return work.now
 
 

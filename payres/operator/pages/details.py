@@ -11,7 +11,7 @@ from starlette.responses import Response
 from payres.accounts.guesses import SignInGuard
 from payres.accounts.limits import RECOVERY_CODES
 from payres.accounts.second_factors import factors_of
-from payres.accounts.store.joins import JOIN_TABLE
+from payres.accounts.store.joined_wallets import JOIN_TABLE
 from payres.accounts.store.mail import ADDRESSES
 from payres.accounts.store.owners import OF_OWNERS, wallets_of
 from payres.accounts.store.passkeys import passkeys_of

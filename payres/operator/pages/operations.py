@@ -33,8 +33,8 @@ from payres.operator.pages.lists import Field
 from payres.operator.pages.sign_in import OPERATOR_SIGN_IN, OperatorVisit
 from payres.operator.roles import beyond
 from payres.operator.services import operator_of
-from payres.operator.store.forms import is_used, use_form
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS
+from payres.operator.store.used_forms import is_used, use_form
 
 # Labels of fields that are no English words.
 FIELDS: Final = {"ilp_address": "ILP address", "url": "URL", "asset_scale": "Decimals", "max_packet": "Largest packet"}

@@ -22,9 +22,9 @@ from payres.operator.pages.due import waits
 from payres.operator.pages.health import findings
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.services import operator_of
+from payres.operator.upkeep.daily_volume import DAYS, Volume
 from payres.operator.upkeep.health import count_wrong
 from payres.operator.upkeep.status import KINDS, STATUS, Status, read_status
-from payres.operator.upkeep.volume import DAYS, Volume
 
 # Facts that the page shows elsewhere, as balances and findings.
 SAID: Final = {*KINDS.values(), "Not delivered", "Unresolved", "Ledger", "Last backup", "Free on the disk"}

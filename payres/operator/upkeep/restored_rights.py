@@ -11,7 +11,6 @@ import msgspec
 from msgspec.structs import asdict
 
 from payres.accounts import owners
-from payres.accounts.codes import ENCRYPTED
 from payres.accounts.notices import NoticeKind
 from payres.accounts.passkeys import PASSKEYS
 from payres.accounts.second_factors import remove_step
@@ -21,6 +20,7 @@ from payres.accounts.store.kinds import Kind, delete_of
 from payres.accounts.store.mail import ADDRESSES, AddressRecord
 from payres.accounts.store.owners import OF_OWNERS
 from payres.accounts.store.passkeys import PASSKEY_TABLE
+from payres.accounts.totp import ENCRYPTED
 from payres.core.grants import tokens
 from payres.core.protocol.amounts import format_decimal
 from payres.core.protocol.errors import WrongState

@@ -4,7 +4,7 @@ from payres.core.payments.incoming import fits, open_receiver
 from payres.core.protocol.errors import InvalidReceiver
 from payres.core.store.incoming_payments import IncomingRecord
 from payres.core.store.work import Work
-from payres.interledger.tolerance import fits_with_tolerance
+from payres.interledger.overpayment import fits_with_tolerance
 
 
 def wanting(value: int | None, received: int) -> IncomingRecord:

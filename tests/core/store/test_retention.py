@@ -46,7 +46,7 @@ from payres.core.store.wallets import require_wallet
 from payres.core.store.work import INSERT_EVENT, Environment, Transaction, Work
 from payres.operator import grants as operator_grants
 from payres.operator import wallets
-from payres.operator.store import forms
+from payres.operator.store import used_forms
 from payres.people.store.checkouts import CHECKOUTS, CheckoutRecord, end_page, insert_checkout
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT, Json, client_with_key, last_segment, usd
@@ -489,7 +489,7 @@ def test_use_nonce_remembers_those_that_are_over_for_requests_that_still_wait(tx
         (NONCES, "1, 'kid', x, 1"),
         (sessions.SESSIONS, "CAST(x AS BLOB), 1, 1, NULL, 1, 1, NULL, NULL, NULL"),
         (BROWSERS, "CAST(x AS BLOB), 1, NULL, 1, NULL"),
-        (forms.FORMS, "x, 1"),
+        (used_forms.FORMS, "x, 1"),
     ],
     ids=lambda one: one.table if isinstance(one, Rule) else "",
 )

@@ -29,7 +29,7 @@ from payres.operator.pages.serving import admin_pages
 from payres.operator.payments import PAYMENT
 from payres.operator.store.missing_rates import note_missing_rates
 from payres.operator.upkeep.backup_and_restore import Backup, record_backup
-from payres.operator.upkeep.volume import DAYS, Volume
+from payres.operator.upkeep.daily_volume import DAYS, Volume
 from payres.operator.wallets import WALLET, create_wallet, deposit, rename
 from tests.helpers import last_segment
 from tests.instance import Instance, run_instance

@@ -11,8 +11,7 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-from payres.accounts import codes, notices, owners, second_factors, second_step
-from payres.accounts.codes import CODES, WRONG_CODE
+from payres.accounts import notices, owners, second_factors, second_step, totp
 from payres.accounts.passkeys import PASSKEYS
 from payres.accounts.password_links import follow_link
 from payres.accounts.recovery_codes import RECOVERY
@@ -25,6 +24,7 @@ from payres.accounts.store.mail import MAILS
 from payres.accounts.store.owners import OF_OWNERS, OwnerRecord, owner_at, owner_of
 from payres.accounts.store.passkeys import PASSKEY_TABLE, PasskeyRecord
 from payres.accounts.store.sign_ins import NOWHERE
+from payres.accounts.totp import CODES, WRONG_CODE
 from payres.core.grants import tokens
 from payres.core.grants.clients import remember
 from payres.core.protocol.clock import DAY, SECOND
@@ -145,10 +145,10 @@ def forget_address(work: Work, path: str) -> None:
 
 
 def turn_codes_on(work: Work, kind: Kind, account: OwnerRecord | OperatorRecord) -> None:
-    codes.begin_codes(work, kind, account.id)
-    secret = base64.b32decode(str(codes.unconfirmed_secret(work, kind, account.id)))
-    code = codes.code_at(secret, work.now // codes.STEP)
-    assert codes.confirm_codes(work, kind, account, code)
+    totp.begin_codes(work, kind, account.id)
+    secret = base64.b32decode(str(totp.unconfirmed_secret(work, kind, account.id)))
+    code = totp.code_at(secret, work.now // totp.STEP)
+    assert totp.confirm_codes(work, kind, account, code)
 
 
 def close_sign_in(work: Work) -> None:
@@ -436,7 +436,7 @@ def test_nothing_is_said_of_factors_that_are_not_taken(books: Books, backup: Pat
     def change(work: Work) -> None:
         make_codes_anew(work)
         remove_step(work, OF_OWNERS, owner(work, "alice"), CODES)
-        codes.begin_codes(work, OF_OWNERS, owner(work, "alice").id)
+        totp.begin_codes(work, OF_OWNERS, owner(work, "alice").id)
         add_passkey(work)
         PASSKEY_TABLE.update(work, "of 3", suspect_at=work.now)
 

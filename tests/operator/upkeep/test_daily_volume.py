@@ -13,8 +13,8 @@ from payres.core.store.database import Database
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Environment, Work
 from payres.operator import wallets
-from payres.operator.upkeep import volume
-from payres.operator.upkeep.volume import DAYS, DailyVolume
+from payres.operator.upkeep import daily_volume
+from payres.operator.upkeep.daily_volume import DAYS, DailyVolume
 from payres.testing.clock import MovableClock
 
 USD = Asset("USD", 2)
@@ -53,7 +53,7 @@ def pay(work: Work, amount: int, kind: str = "payment", payer: str = "alice", re
 async def test_volume_counts_each_payment_on_its_day_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: MovableClock
 ) -> None:
-    monkeypatch.setattr(volume, "BATCH", 3)
+    monkeypatch.setattr(daily_volume, "BATCH", 3)
     async with opened(tmp_path, clock) as database:
         for day in range(DAYS + 2):
             await database.write(lambda work, day=day: pay(work, day + 1))  # type: ignore[misc]

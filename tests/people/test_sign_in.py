@@ -12,7 +12,7 @@ from payres.core.http.context import context_of
 from payres.core.store.rows import number
 from payres.core.store.work import Work
 from payres.people import serving
-from payres.people.sessions import OwnerSignIn, OwnerVisit
+from payres.people.sign_in import OwnerSignIn, OwnerVisit
 from tests.helpers import sign_in_token
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
