@@ -103,7 +103,8 @@ TESTED_IN = {
     "testing/test_openapi": "testing/answers testing/endpoints",
     "testing/test_sandbox_process": "cli/sandbox testing/asked testing/decisions testing/request_rules",
     "webhooks/test_deliveries": (
-        "operator/deliveries webhooks/patterns webhooks/rounds webhooks/rules webhooks/sender webhooks/turns"
+        "operator/deliveries webhooks/attempts webhooks/patterns webhooks/rounds webhooks/rules webhooks/sender"
+        " webhooks/turns"
     ),
     "webhooks/test_outbox": "core/protocol/event_types",
 }

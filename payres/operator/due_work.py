@@ -19,7 +19,7 @@ from payres.operator.store import due_work
 from payres.operator.store.due_work import DUE_KINDS, WaitingRow
 from payres.people.store import checkouts, standing_orders
 from payres.people.store.checkouts import CHECKOUTS
-from payres.webhooks.rounds import RETRY_PAUSES
+from payres.webhooks.attempts import RETRY_PAUSES
 from payres.webhooks.store import webhooks
 
 DueState = Literal["set aside", "tried again", "due", "can be kept"]

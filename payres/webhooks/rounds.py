@@ -3,49 +3,24 @@
 import logging
 from collections.abc import Sequence
 from itertools import zip_longest
-from secrets import SystemRandom
 from typing import Final
 
 import msgspec
 
-from payres.core.protocol.clock import HOUR, MINUTE, SECOND
 from payres.core.protocol.event_types import WebhookEvent
-from payres.core.store.events import OUTBOX, EventRecord
+from payres.core.store.events import OUTBOX
 from payres.core.store.work import Work
+from payres.webhooks.attempts import ToSend, delivery_after, note_attempts
 from payres.webhooks.limits import MAX_EVENTS_IN_TURNS
 from payres.webhooks.patterns import wants
 from payres.webhooks.sender import GONE, Attempt, WebhookTarget, target_of
 from payres.webhooks.store import webhooks
-from payres.webhooks.store.webhooks import DELIVERIES, WEBHOOKS, AttemptRecord, DeliveryRecord, Due, Turn, WebhookRecord
+from payres.webhooks.store.webhooks import DELIVERIES, WEBHOOKS, Due, Turn, WebhookRecord
 from payres.webhooks.turns import READ_AT_ONCE, Turns
 
-# Pauses between attempts; after the last attempt the delivery has failed.
-RETRY_PAUSES: Final = (
-    *(5 * SECOND, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR),
-    *(10 * HOUR, 14 * HOUR, 20 * HOUR, 24 * HOUR),
-)
-# The random part of a pause, so that deliveries that failed together are not retried together.
-JITTER: Final = 0.1
-CHANCE: Final = SystemRandom()
 FIRST_DUE: Final = Due(0, Turn(0, 0))
 
 log = logging.getLogger("payres.events")
-
-
-class ToSend(msgspec.Struct, frozen=True):
-    """An event to send to a webhook; with a delivery, it is a retry."""
-
-    event: EventRecord
-    delivery: DeliveryRecord | None = None
-
-    @property
-    def attempt(self) -> int:
-        """Which attempt to send the event this is."""
-        return 1 if self.delivery is None else self.delivery.attempts + 1
-
-    @property
-    def turn(self) -> Turn:
-        return Turn(self.event.sequence, self.event.wallet_address_id or 0)
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -157,7 +132,7 @@ def store_round(work: Work, found: Round, attempts: Sequence[Attempt], cursor: i
     kept = webhooks.kept_events(work, [one.event.sequence for one in sent])
     for one, attempt in zip(sent, attempts, strict=True):
         if one.event.sequence in kept and (one.delivery is not None or attempt.error is not None):
-            DELIVERIES.replace(work, _delivery(webhook.id, one, attempt))
+            DELIVERIES.replace(work, delivery_after(webhook.id, one, attempt))
     webhooks.note_due(work, webhook.id, work.now)
     if attempts:
         note_attempts(work, webhook.id, list(zip(sent, attempts, strict=True)))
@@ -165,39 +140,3 @@ def store_round(work: Work, found: Round, attempts: Sequence[Attempt], cursor: i
         log.warning("webhook %s answered 410 Gone and is disabled", webhook.id)
         WEBHOOKS.update(work, webhook.id, state="disabled")  # until a test succeeds
         work.emit("webhook.disabled", webhook.id, WebhookEvent(webhook=webhook.id, url=webhook.url))
-
-
-def note_attempts(work: Work, webhook_id: str, made: Sequence[tuple[ToSend, Attempt]]) -> None:
-    """Stores the results of attempts, in their order."""
-    webhooks.add_attempts(work, webhook_id, [_kept(webhook_id, *one) for one in made])
-    _, latest = made[-1]
-    columns = {"last_attempt_at": latest.at, "last_status": latest.status, "last_error": latest.error}
-    WEBHOOKS.update(work, webhook_id, **columns)
-
-
-def _kept(webhook_id: str, sent: ToSend, made: Attempt) -> AttemptRecord:
-    """The row of an attempt, before it has its number."""
-    event, result = sent.event, (made.at, made.milliseconds, made.status, made.error, made.answer)
-    return AttemptRecord(webhook_id, 0, event.id, event.type, sent.attempt, *result)
-
-
-def _delivery(webhook_id: str, sent: ToSend, attempt: Attempt) -> DeliveryRecord:
-    """The row of an event after an attempt that failed or was a retry."""
-    made = sent.attempt
-    if attempt.error is None:
-        state, next_at = "delivered", None
-    elif made > len(RETRY_PAUSES) or attempt.status == GONE:
-        state, next_at = "failed", None
-    else:
-        pause = round(RETRY_PAUSES[made - 1] * (1 + JITTER * CHANCE.random()))
-        state, next_at = "pending", attempt.at + max(pause, attempt.retry_after)
-    return DeliveryRecord(
-        sequence=sent.event.sequence,
-        webhook_id=webhook_id,
-        state=state,
-        attempts=made,
-        next_at=next_at,
-        last_attempt_at=attempt.at,
-        last_status=attempt.status,
-        last_error=attempt.error,
-    )

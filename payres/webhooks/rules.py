@@ -15,9 +15,9 @@ from payres.core.store import audit, server_secrets
 from payres.core.store.events import EventRecord, events_after, last_sequence
 from payres.core.store.wallets import WalletRecord
 from payres.core.store.work import ROWS_AT_ONCE, Units, Work
+from payres.webhooks.attempts import ToSend, note_attempts
 from payres.webhooks.limits import MAX_WEBHOOKS_OF_WALLET, ROTATION_HOURS
 from payres.webhooks.patterns import ALL, OF_WALLETS, TEST, matches
-from payres.webhooks.rounds import ToSend, note_attempts
 from payres.webhooks.sender import Attempt, Sender, WebhookTarget, new_webhook_secret, target_of
 from payres.webhooks.store import webhooks as stored
 from payres.webhooks.store.webhooks import ACTIVE_WEBHOOK, WEBHOOKS, WebhookRecord

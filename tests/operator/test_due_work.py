@@ -20,7 +20,7 @@ from payres.operator.store.due_work import count_due
 from payres.people.store.checkouts import CHECKOUTS, CheckoutRecord, change_checkout, insert_checkout
 from payres.people.store.standing_orders import GIVEN_UP, ORDERS, RUNS, RunRecord
 from payres.webhooks import rules
-from payres.webhooks.rounds import RETRY_PAUSES
+from payres.webhooks.attempts import RETRY_PAUSES
 from payres.webhooks.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord, note_due
 from tests.people.test_activity_rules import send_away
 from tests.works import NOW, standing_order, work_at

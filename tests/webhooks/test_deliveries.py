@@ -36,7 +36,8 @@ from payres.operator.deliveries import (
 )
 from payres.operator.webhooks import WEBHOOK
 from payres.testing.clock import MovableClock
-from payres.webhooks import deliveries, rounds, rules
+from payres.webhooks import attempts, deliveries, rounds, rules
+from payres.webhooks.attempts import RETRY_PAUSES
 from payres.webhooks.limits import (
     DELIVERY_SECONDS,
     MAX_DELIVERIES_OF_WEBHOOK,
@@ -47,7 +48,7 @@ from payres.webhooks.limits import (
     ROTATION_HOURS,
 )
 from payres.webhooks.patterns import wants
-from payres.webhooks.rounds import RETRY_PAUSES, Queue
+from payres.webhooks.rounds import Queue
 from payres.webhooks.sender import Attempt, Sender, WebhookTarget, signed_headers
 from payres.webhooks.store import webhooks as store
 from payres.webhooks.store.webhooks import DeliveryRecord, Turn, WebhookRecord
@@ -67,7 +68,7 @@ def _quick() -> Iterator[None]:
     """What another process has written, and what is due by a moved clock, is found at once, and as the table says."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(deliveries, "LOOK_SECONDS", 0.02)
-        patch.setattr(rounds, "CHANCE", SimpleNamespace(random=lambda: 0.0))
+        patch.setattr(attempts, "CHANCE", SimpleNamespace(random=lambda: 0.0))
         yield
 
 
@@ -371,7 +372,7 @@ PAUSES = [5, 300, 1800, *(hours * 3600 for hours in (2, 5, 10, 14, 20, 24))]
 def test_attempts_follow_the_table(
     tx: Work, monkeypatch: pytest.MonkeyPatch, attempt: Attempt, chance: float, expected: list[tuple[str, int | None]]
 ) -> None:
-    monkeypatch.setattr(rounds, "CHANCE", SimpleNamespace(random=lambda: chance))
+    monkeypatch.setattr(attempts, "CHANCE", SimpleNamespace(random=lambda: chance))
     assert attempts_of(tx, attempt, len(expected)) == expected
 
 

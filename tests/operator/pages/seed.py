@@ -19,7 +19,7 @@ from payres.interledger.clearing import end_remote
 from payres.interledger.store.packets import PacketRecord
 from payres.operator import api_keys, assets, keys, wallets, webhooks
 from payres.operator.store.events import events_of
-from payres.webhooks.rounds import ToSend, note_attempts
+from payres.webhooks.attempts import ToSend, note_attempts
 from payres.webhooks.sender import Attempt
 from payres.webhooks.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord
 from tests.helpers import last_segment, usd
