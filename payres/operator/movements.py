@@ -76,7 +76,7 @@ class Movement(Resource, frozen=True, kw_only=True):
 
 
 def movement(work: Work, record: MovementRecord) -> Movement:
-    account = NAMED_ACCOUNTS.by_id(work, record.account_id)
+    account = record.account
     amount = format_decimal(record.amount, account.asset)
     return represent(Movement, record, account, account=f"{account.kind} {account.name}", amount=amount)
 
@@ -160,7 +160,7 @@ def _made_before(
     if first is None or first.undone_by:
         return None
     sentence = f"The reference {reference!r} is that of" if is_named else "It may have been made before: there is"
-    of = NAMED_ACCOUNTS.by_id(work, first.account_id)
+    of = first.account
     whose = f"a {first.kind} of {describe_amount(first.amount, of.asset)} of the {of.kind} {of.name}"
     return MadeBefore(f"{sentence} {whose} at {format_time(first.created_at)}", first)
 
@@ -188,21 +188,21 @@ def undo(work: Work, id: str) -> MovementRecord:
     InsufficientFunds if the money is no longer free.
     """
     first = require_movement(work, id)
-    account = NAMED_ACCOUNTS.by_id(work, first.account_id)
-    _check_undoable(work, account, first)
-    return _make(work, account, OPPOSITES[first.kind], first.amount, undoes=first.id)
+    _check_undoable(work, first)
+    return _make(work, first.account, OPPOSITES[first.kind], first.amount, undoes=first.id)
 
 
 def undoable_until(work: Work, record: MovementRecord) -> int | None:
     """When `undo` stops taking the movement, in microseconds UTC; None if it does not take it now."""
     try:
-        _check_undoable(work, NAMED_ACCOUNTS.by_id(work, record.account_id), record)
+        _check_undoable(work, record)
     except DomainError:
         return None
     return record.created_at + UNDO_MINUTES * MINUTE
 
 
-def _check_undoable(work: Work, account: NamedAccount, first: MovementRecord) -> None:
+def _check_undoable(work: Work, first: MovementRecord) -> None:
+    account = first.account
     if first.undoes is not None:
         raise WrongState(f"This {first.kind} undoes another one, and cannot be undone itself")
     if first.undone_by is not None:

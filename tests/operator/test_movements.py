@@ -42,7 +42,7 @@ def tx(tx: Work) -> Work:
 
 
 def balance(tx: Work, first: MovementRecord) -> int:
-    return ACCOUNTS.by_id(tx, first.account_id).balance
+    return ACCOUNTS.by_id(tx, first.account.id).balance
 
 
 @pytest.mark.parametrize("action", MAKE)
@@ -54,7 +54,7 @@ def test_undo_makes_the_opposite_movement_and_keeps_the_first(tx: Work, action: 
     assert (undone.undoes, undone.amount, undone.reference) == (first.id, 500, None)
     assert balance(tx, first) == before
     assert MOVEMENTS.by_id(tx, first.id).undone_by == undone.id
-    shown, _ = page_of_movements(tx, first.account_id, PageQuery(2))
+    shown, _ = page_of_movements(tx, first.account.id, PageQuery(2))
     shown_as = {one.kind: movements.SETTLED[one.kind] if action.startswith("peer") else one.kind for one in shown}
     assert [movements.MOVEMENT.columns[1].cell(movements.movement(tx, one)).text for one in shown] == [
         f"{shown_as[undone.kind]}, undoes another",

@@ -260,7 +260,7 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
             audit.record(work, self.actions[0], " ".join(about), **details)
         return found
 
-    @property
+    @cached_property
     def method(self) -> str:
         return self.request.partition(" ")[0]
 
@@ -274,7 +274,7 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The path of the page of its list."""
         return (self.listing and self.listing.page) or self.path
 
-    @property
+    @cached_property
     def scopes(self) -> Sequence[str]:
         """What a key needs for the endpoint, or would need."""
         return self.request.split()[2:] or self.scope.split()
@@ -284,7 +284,7 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Such as `assets.set_fee`; clients see it, so it stays if the rule moves to another module."""
         return f"{self.noun or self.function.__module__.rpartition('.')[2]}.{self.function.__name__}"
 
-    @property
+    @cached_property
     def because(self) -> str:
         """Why the form asks for the password again; "" if it does not."""
         if self.form is None or self.form.unasked:
@@ -322,24 +322,24 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     def only_reads(self) -> bool:
         return self.method == "GET" or self.listing is not None
 
-    @property
+    @cached_property
     def changes(self) -> bool:
         """Whether it changes what operators should know of: all but what lists, or has only scopes to read."""
         reads = self.scopes and all(one.endswith(":read") for one in self.scopes)
         return not (self.only_reads or reads)
 
-    @property
+    @cached_property
     def actions(self) -> Sequence[str]:
         """What it does, in the words of the audit log."""
         words = self.command.words.replace("-", "_").split()[:2] if self.command else []
         return self.audits.split() or [".".join(words)] * bool(words)
 
-    @property
+    @cached_property
     def is_async(self) -> bool:
         """Whether it takes several units of work, and so gets a `call` instead of one."""
         return iscoroutinefunction(self.function)
 
-    @property
+    @cached_property
     def is_paged(self) -> bool:
         return "page" in self.hints
 

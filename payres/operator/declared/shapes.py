@@ -175,13 +175,14 @@ class Shape:
 
     def find(self, work: Work, **names: Any) -> Any:
         """The struct of the thing, which has its names among these, as texts. Raises NotFound."""
-        return self.show(work, self._record(work, names))
+        return self.show(work, self.record(work, **names))
 
     def secrets_of(self, work: Work, **names: Any) -> str:
         """A text that is another one after a secret of the thing was set; "" if it has none. Raises NotFound."""
-        return digest_of(self.secrets(work, self._record(work, names))) if self.secrets else ""
+        return digest_of(self.secrets(work, self.record(work, **names))) if self.secrets else ""
 
-    def _record(self, work: Work, names: Mapping[str, Any]) -> Any:
+    def record(self, work: Work, **names: Any) -> Any:
+        """The record of the thing. Raises NotFound."""
         assert self.read is not None
         kinds = get_type_hints(self.read, include_extras=True)  # with bounds: a number can be too large for SQLite
         try:
@@ -191,6 +192,11 @@ class Shape:
         if any(str(value) != str(names[name]) for name, value in found.items()):  # msgspec takes 2.0 for 2
             raise nothing_here()
         return self.read(work, **found)
+
+    def changes(self, before: Any, after: Any) -> Sequence[tuple[str, Cell, Cell]]:
+        """The values that are not the same after."""
+        rows = zip(facts_of(self.columns, before), facts_of(self.columns, after), strict=True)
+        return [(label, was, now) for (label, was), (_, now) in rows if was != now]
 
     def text(self, thing: Any) -> str:
         """A line for each value that is not empty, as a command prints them."""

@@ -16,7 +16,7 @@ from payres.operator import backups, ledger, mail, webhooks
 from payres.operator.assets import set_rate
 from payres.operator.declared.declarations import OperationForm
 from payres.operator.declared.shapes import path_of
-from payres.operator.pages.lists import Field
+from payres.operator.pages.fields import Field
 from payres.operator.pages.server import REFRESH_SECONDS
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.peers import change_peer

@@ -1,7 +1,7 @@
 """The pages of lists, with filters in the URL, also as CSV; and of exports."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from starlette.responses import Response
@@ -20,6 +20,7 @@ from payres.operator.declared.declarations import Operation, declared, operation
 from payres.operator.declared.inputs import naming
 from payres.operator.declared.shapes import make_table
 from payres.operator.exports import export_payments
+from payres.operator.pages.fields import Field
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.services import operator_of
 
@@ -117,24 +118,6 @@ def _new(visit: OperatorVisit, path: str) -> tuple[str, str] | None:
     """The label and the URL of the form that makes something new for the list, for who may."""
     forms = (one.form for one in declared() if one.form and one.form.lists == path and visit.may(one))
     return next(((one.heading, ADMIN_ROOT + one.url) for one in forms), None)
-
-
-class Field(NamedTuple):
-    """A field of a form: `kind` is that of its input, `unit` stands before an amount. `shown` is the value as it is
-    understood, `was` the one that it had when the form was opened, None if it is sent in any case."""
-
-    name: str
-    label: str
-    kind: str
-    value: str
-    options: Collection[str] = ()
-    words: str = ""
-    was: str | None = None
-    unit: str = ""
-    shown: str = ""
-    problem: str = ""
-    is_required: bool = False
-    longest: int = 100
 
 
 def _newer_and_older(

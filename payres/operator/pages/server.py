@@ -17,8 +17,8 @@ from payres.operator.backups import BACKUP, NONE, list_backups, make
 from payres.operator.declared.declarations import operation_of
 from payres.operator.declared.shapes import Cell, Column, DataTable, format_size, make_table
 from payres.operator.ledger import check
+from payres.operator.pages.fields import FormFields
 from payres.operator.pages.lists import show_list
-from payres.operator.pages.operations import OperationPage
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.services import operator_of
 
@@ -40,7 +40,7 @@ async def operators_page(visit: OperatorVisit) -> Response:
         return await show_list(visit, operation_of(operators.list_operators))
     found = await visit.read(lambda work: operation_of(operators.list_operators).run(work, {}).result)
     forms = visit.forms([operators.make_link])
-    fields = [one for form, _ in forms for one in OperationPage(operation_of(operators.make_link), form).fields()]
+    fields = [one for form, _ in forms for one in FormFields(operation_of(operators.make_link), form).shown()]
     return visit.show("operators.html", operators=found, forms=forms, fields=fields, once=new_id())
 
 

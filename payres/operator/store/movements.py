@@ -7,7 +7,7 @@ import msgspec
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import CORRECTION
 from payres.core.protocol.identifiers import first_identifier
-from payres.core.store.rows import PageBounds, PageQuery, Table, lasting, select_page
+from payres.core.store.rows import Embedded, PageBounds, PageQuery, Table, lasting, select_page
 from payres.core.store.work import Transaction
 from payres.people.store.transfers import holder
 
@@ -28,11 +28,11 @@ class NamedAccount(msgspec.Struct, frozen=True):
 
 
 class MovementRecord(msgspec.Struct, frozen=True):
-    """A row of `movement` with the kind and amount of its transfer; kind is `deposit` or `withdrawal`. undone_by is the
-    movement that undoes it."""
+    """A row of `movement` with its account, and the kind and amount of its transfer; kind is `deposit` or `withdrawal`.
+    undone_by is the movement that undoes it."""
 
     id: str
-    account_id: int
+    account: NamedAccount
     transfer_id: int
     reference: str | None
     created_at: int
@@ -54,8 +54,14 @@ NAMED_ACCOUNTS = Table(
 
 MOVEMENTS = Table(
     MovementRecord,
-    "movement m JOIN transfer t ON t.id = m.transfer_id",
+    "movement m JOIN transfer t ON t.id = m.transfer_id"
+    " JOIN account a ON a.id = m.account_id JOIN asset s ON s.id = a.asset_id",
     prefix="m.",
+    account=Embedded(
+        ["a.id", "a.kind", "a.asset_id", "s.code", "s.scale", holder("a")],
+        lambda row: NamedAccount(*row),
+        msgspec.structs.astuple,
+    ),
     undone_by="(SELECT id FROM movement WHERE undoes = m.id)",
     kind="t.kind",
     amount="t.amount",
