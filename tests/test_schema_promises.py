@@ -280,7 +280,8 @@ def test_new_rule_and_new_kind_of_right_need_a_table() -> None:
 
 
 def test_what_is_kept_for_good_is_never_deleted() -> None:
-    sources = "".join((ROOT / module).read_text(encoding="utf-8") for module in MODULES if is_store(module))
+    stored = [*(ROOT / one for one in MODULES if is_store(one)), *(ROOT / "payres").glob("*/store/*.sql")]
+    sources = "".join(one.read_text(encoding="utf-8") for one in stored)
     deleted = {*re.findall(r'DELETE FROM "?(\w+)', sources)}
     for module in MODULES:
         for name in re.findall(r"\b((?:\w+\.)?[A-Z_]+)\.delete\b", (ROOT / module).read_text(encoding="utf-8")):
@@ -311,7 +312,9 @@ def test_due_work_is_of_a_kind_that_puts_off_no_further_than_its_table_says() ->
 
 
 def texts(module: str) -> Iterator[str]:
-    """The strings of a module, with `?` for what is formatted in."""
+    """The strings of a module, with `?` for what is formatted in, and the statements in the file of SQL of its name."""
+    if (ROOT / module).with_suffix(".sql").is_file():
+        yield from (ROOT / module).with_suffix(".sql").read_text(encoding="utf-8").split("\n\n")
     for node in nodes(module):
         if isinstance(node, ast.JoinedStr):
             yield "".join(str(part.value) if isinstance(part, ast.Constant) else "?" for part in node.values)
