@@ -1,15 +1,17 @@
 """A payment with its full history, also as sentences in the order of time."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from payres.core.protocol.amounts import Asset, format_decimal
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.identifiers import moment_of
+from payres.core.protocol.urls import ROOT_WALLET_PATH, canonical
 from payres.core.protocol.visible import visible_url
 from payres.core.protocol.wire import Resource
 from payres.core.store import incoming_payments
+from payres.core.store.clients import CLIENTS
 from payres.core.store.events import EventRecord
 from payres.core.store.grants import GRANTS
 from payres.core.store.incoming_payments import INCOMING
@@ -34,7 +36,8 @@ from payres.operator.store.all_payments import PaymentRecord
 from payres.operator.store.entries import page_of_entries
 from payres.operator.store.events import events_of
 from payres.people.store.checkouts import Stage, checkouts_of
-from payres.people.store.refunds import RefundRecord, payers_of, refunds_of
+from payres.people.store.refunds import REFUNDS, RefundRecord, payers_of, refunds_of
+from payres.people.store.standing_orders import RUNS
 from payres.people.store.transfers import EntryRecord
 
 MAX_SHOWN: Final = 100  # payers, refunds, ledger entries and packets of one payment: there may be many thousands
@@ -55,6 +58,18 @@ CHECKOUTS: Final = {
     "unknown": "the server of {payer} was asked to pay, and it is not known whether it has. It is asked again.",
     "paid": "{payer} has paid.",
     "failed": "{payer} has not paid ({failure}).",
+}
+# Who made a payment without an app, so that no app is named that is none.
+Maker = Literal["app", "owner", "payer", "standing order", "refund"]
+MAKERS: Final[Mapping[Maker, str]] = {
+    "owner": "the owner, on the pages of this server",
+    "payer": "this server, for who pays it from here",
+    "standing order": "a standing order of the owner",
+    "refund": "this server, to refund another payment",
+}
+BEGAN: Final[Mapping[Maker, str]] = {
+    "owner": "The owner sent it on the pages of this server",
+    "standing order": "A standing order of the owner was due",
 }
 
 
@@ -119,10 +134,12 @@ class PaymentHistory(Resource, frozen=True, kw_only=True):
     """A payment with what led to it and what followed; of payers, checkouts, refunds, ledger entries and packets, the
     newest hundred.
 
-    `payers` are the outgoing payments here that paid an incoming one, `rejecting` the peers that rejected a packet.
+    `madeBy` is `payer` for an incoming payment that this server made for who pays it from here. `payers` are the
+    outgoing payments here that paid an incoming one, `rejecting` the peers that rejected a packet.
     """
 
     payment: Payment
+    made_by: Maker
     delivered: Money | None
     grant: Grant | None
     quote: PaymentQuote | None
@@ -146,6 +163,7 @@ def history(work: Work, record: PaymentRecord) -> PaymentHistory:
     sent_back = refunds_of(work, record.direction, record.id, MAX_SHOWN)
     return PaymentHistory(
         payment=payment(work, record),
+        made_by=_maker(work, record),
         delivered=_money(sent.delivered, sent.terms.asset) if sent else None,
         grant=None if grant is None else grants.grant(work, grant),
         quote=None if quote is None else _quote(work, quote),
@@ -164,6 +182,19 @@ def history(work: Work, record: PaymentRecord) -> PaymentHistory:
             for one in _events(work, record, entries, sent_back)
         ],
     )
+
+
+def _maker(work: Work, record: PaymentRecord) -> Maker:
+    """Who made a payment. An app has a grant for what goes out; what comes in has the client that asked for it."""
+    if record.direction == "incoming":
+        wallet, client = WALLETS.by_id(work, record.wallet_address_id), CLIENTS.by_id(work, record.client_id).identity
+        own: dict[str, Maker] = {wallet.path: "owner", ROOT_WALLET_PATH: "payer"}
+        return {canonical(work.urls.wallet(path)): maker for path, maker in own.items()}.get(client, "app")
+    if record.grant_id is not None:
+        return "app"
+    if RUNS.find(work, outgoing_payment_id=record.id) is not None:
+        return "standing order"
+    return "owner" if REFUNDS.find(work, return_payment_id=record.id) is None else "refund"
 
 
 def _quote(work: Work, record: QuoteRecord) -> PaymentQuote:
@@ -220,7 +251,8 @@ HISTORY: Final = Shape(
     fact("Delivered", lambda one: one.delivered and one.delivered.text, "number"),
     fact("Sent back", _sum("incoming", "refunded"), "number"),
     fact("Came back", _sum("outgoing", "refunded"), "number"),
-    fact("Client", "payment.client"),
+    fact("Client", lambda one: one.payment.client if one.made_by == "app" else None),
+    fact("Made by", lambda one: MAKERS.get(one.made_by)),
     fact("Refund of", "payment.refund_of", "code", section="payments"),
     fact("Grant", "payment.grant", "code", section="grants"),
     fact("Receiver", "payment.receiver", "code"),
@@ -259,7 +291,7 @@ def story_of(history: PaymentHistory) -> Sequence[Moment]:
     payment = history.payment
     moments = [
         *_agreed(history),
-        _begun(payment),
+        _begun(history),
         *(_moment(one.changed_at, _sentence_of(one)) for one in history.checkouts),
         *(_packet(payment, one) for one in history.packets),
         *(_error(one) for one in history.rejecting if (one.last_error_at or "") >= payment.created_at),
@@ -291,18 +323,22 @@ def _agreed(history: PaymentHistory) -> Iterator[Moment]:
         yield _moment(quote.created_at, f"{leaves}, and {quote.receive.text} arrives.")
 
 
-def _begun(payment: Payment) -> Moment:
+def _begun(history: PaymentHistory) -> Moment:
+    payment, maker = history.payment, history.made_by
     wallet = _link("wallets", payment.wallet, payment.wallet)
     amount = "any amount" if payment.amount is None else f"{payment.asset_code} {payment.amount}"
     if payment.direction == "incoming":
-        asked = f"The client {payment.client} asked for {amount}, to be paid into "
+        asker = f"The client {payment.client}" if maker == "app" else "The owner"
+        asked = f"{asker} asked for {amount}, to be paid into "
+        if maker == "payer":
+            asked = "This server made it, for who pays from here into "
         return _moment(payment.created_at, asked, wallet, ".")
     url = payment.receiver or ""
     here = payment.receiver_wallet
     receiver = _link("payments", url.rpartition("/")[2], here) if here else url
     refunded = payment.refund_of
     why: list[Cell | str] = [] if refunded is None else [", as a refund of ", _link("payments", refunded, "a payment")]
-    begun = f"The payment began: at most {amount} from "
+    begun = f"{BEGAN.get(maker, 'The payment began')}: at most {amount} from "
     return _moment(payment.created_at, begun, wallet, " to ", receiver, *why, ".")
 
 

@@ -45,13 +45,14 @@ def check_limit(work: Work, sent_back: int, amount: int, asset: Asset) -> None:
     found = allowance(work)
     if found is None:
         return
-    of_payment, now = (
-        _worth(work, Fraction(one, 10**asset.scale), asset.code, found.asset) for one in (sent_back + amount, amount)
-    )
-    if of_payment > found.of_payment or now > found.today:
+    unit = _worth(work, Fraction(1, 10**asset.scale), asset.code, found.asset)
+    most = math.floor(min(found.of_payment / unit - sent_back, found.today / unit))
+    if amount > most:
         sentence = f"{describe_amount(amount, asset)} is more than you may send back"
         advice = f"Ask {who_may_all(work)}, or send back less"
-        raise InsufficientAccess(f"{sentence}. {advice}", reason="action", field="amount")
+        already, more = (describe_amount(one, asset) for one in (sent_back, max(most, 0)))
+        left = f"Of this payment {already} went back already, and you may send back {more} more today"
+        raise InsufficientAccess(f"{sentence}. {advice}. {left}", reason="action", field="amount")
 
 
 def said_at_field(work: Work) -> Mapping[str, str]:

@@ -21,6 +21,7 @@ from payres.operator.wallets import create_wallet
 from payres.people.store.checkouts import CheckoutRecord, Stage, change_checkout, insert_checkout, note_failure
 from tests.helpers import last_segment, receiver_of
 from tests.instance import Instance
+from tests.people.browser import signed_in
 from tests.works import USD, add_usd_peer, sending_payment
 
 PAYER, PAYMENT = "https://wallet.example/alice", "https://wallet.example/outgoing-payments/1"
@@ -97,3 +98,33 @@ def test_history_of_a_bill_says_what_became_of_it(
     for sentence in found:
         assert sentence.startswith(f"On the payment page, for USD 12.50: {told}")
         assert ("wallet.example does not answer" in sentence) == (silent is not None)
+
+
+def test_history_names_no_app_for_what_owners_did_on_pages(payres: Instance) -> None:
+    payres.create_wallet("erik")
+    with signed_in(payres, "dora") as dora:
+        price = dora.send("/account/send", "price", {"to": "erik", "amount": "5", "fixed": "send", "note": ""})
+        paid = last_segment(dora.send(price.headers["location"], "send").headers["location"])
+        asked = dora.send("/account/request", "make", {"amount": "7", "days": "7"})
+    bill = payres.read(lambda work: OUTGOING.by_id(work, paid).terms.incoming_payment_id)
+
+    def begun(payment: str | None) -> tuple[str, str | None, str | None]:
+        found = payres.read(lambda work: history(work, require_payment(work, str(payment))))
+        facts, moments = dict(facts_of(HISTORY.columns, found)), story_of(found)
+        told = ["".join(part.printed for part in one.said) for one in moments]
+        assert not any("well-known" in one for one in told)
+        return told[found.quote is not None], facts["Client"].text or None, facts["Made by"].text or None
+
+    own = "the owner, on the pages of this server"
+    sent = "The owner sent it on the pages of this server: at most USD 5.00 from dora to erik."
+    assert begun(paid) == (sent, None, own)
+    assert begun(bill) == (
+        "This server made it, for who pays from here into erik.",
+        None,
+        "this server, for who pays it from here",
+    )
+    asks = "The owner asked for USD 7.00, to be paid into dora."
+    assert begun(last_segment(asked.headers["location"])) == (asks, None, own)
+    app = last_segment(receiver_of(payres, 1250))
+    assert begun(app)[0].startswith("The client http")
+    assert begun(app)[1:] != (None, None)

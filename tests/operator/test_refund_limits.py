@@ -33,6 +33,9 @@ def test_limit_is_said_at_the_field_and_holds_for_a_payment_and_a_day(payres: In
         for amount, code in (("6.00", 303), ("4.01", 403), ("4.00", 303), ("0.01", 403)):
             sent = browser.send(page, choice="refund", amount=amount, password=PASSWORD)
             assert sent.status_code == code, (amount, sent.text)
+            if amount == "4.01":
+                left = "Of this payment USD 6.00 went back already, and you may send back USD 4.00 more today."
+                assert left in words_of(sent)
         assert "today 30.00 more." in browser.words(page)
         payres.write(lambda work: operators.set_role(work, "bea", "support", "2.50", "USD"))
         assert "You may send back up to USD 2.50 of a payment, today 0.00 more." in browser.words(page)
@@ -65,6 +68,9 @@ def test_amounts_of_other_currencies_count_by_the_rate_and_old_ones_no_more(tx: 
     assert not is_taken(tx, 0, 1, EUR), "there is no rate"
     set_rate(tx, "EUR", "USD", "2", tx.now)
     assert [is_taken(tx, 0, amount, EUR) for amount in (500, 501)] == [True, False]
+    said = r"Of this payment EUR 2\.00 went back already, and you may send back EUR 3\.00 more today$"
+    with pytest.raises(InsufficientAccess, match=said):
+        check_limit(tx, 200, 301, EUR)
     for amount, words in (("30.00 USD", "10.00"), ("2.50 EUR", "5.00")):
         audit.record(tx, ACTION, "a-payment", amount=amount)
         assert said_at_field(tx) == {"amount": f"You may send back up to USD 10.00 of a payment, today {words} more."}
