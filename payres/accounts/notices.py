@@ -36,12 +36,13 @@ _OfSecurity = Literal["codes_on", "codes_off", "recovery_codes", "passkey_added"
 _OfRemoval = Literal["remove_factors", "factors_removed", "keep_factors"]
 _OfApps = Literal["app", "grant_by_operator", "key_added"]
 _OfWallets = Literal["wallet_connected", "wallet_asked_for", "wallet_kept_apart", "wallet_separated", "wallet_renamed"]
+_OfOperators = Literal["wallet_closed", "wallet_opened"]
 _OfOrders = Literal[
     "standing_order", "standing_order_changed", "order_waiting", "order_failed", "order_paused", "order_missed"
 ]
 _OfSignIn = Literal["new_browser", "half_sign_in", "password", "password_link"]
 _OfMail = Literal["email_changed", "email_removed", "refund_out", "test", "code"]
-NoticeKind = Literal[_OfSignIn, _OfSecurity, _OfRemoval, _OfApps, _OfWallets, _OfOrders, _OfMail]
+NoticeKind = Literal[_OfSignIn, _OfSecurity, _OfRemoval, _OfApps, _OfWallets, _OfOperators, _OfOrders, _OfMail]
 # The kinds that an owner may do without, and those that are gathered: the first is sent at once, the others of the hour
 # after it together. All others, about access to the wallet, are always sent, and the first few of an hour at once.
 CHOICES: Final = ("money", "failed", "app")

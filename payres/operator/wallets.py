@@ -317,7 +317,10 @@ def rename(work: Work, wallet: WalletName, public_name: str | None) -> WalletRec
         _check_told_apart(work, name, found.owner_id)
     wallets.name_wallet(work, found.id, found.path, name)
     audit.record(work, "wallet.rename", found.path, publicName=name or "")
-    return require_wallet(work, wallet)
+    renamed = require_wallet(work, wallet)
+    if name != found.public_name:
+        notify(work, found.owner_id, "wallet_renamed", wallet=found.path, name=renamed.name)
+    return renamed
 
 
 @operation(
@@ -493,5 +496,8 @@ def _check_told_apart(work: Work, name: str | None, owner_id: int) -> None:
 
 
 def _turn(work: Work, path: str, state: WalletStanding) -> WalletRecord:
-    WALLETS.update(work, require_wallet(work, path).id, state=state)
+    found = require_wallet(work, path)
+    if state != found.state:
+        WALLETS.update(work, found.id, state=state)
+        notify(work, found.owner_id, "wallet_opened" if state == "active" else "wallet_closed", wallet=found.path)
     return require_wallet(work, path)

@@ -38,7 +38,7 @@ from payres.html.language import Language, marked, preferred, table
 from payres.html.preferences import zone_named
 from payres.html.sentences import failure_of, limit_words, what_it_reads
 from payres.people.activity import Reader, WalletMovement
-from payres.people.standing_order_pages import DURATIONS
+from payres.people.standing_order_pages import changes_of
 from payres.people.store.activity import received_between, statement
 from payres.people.store.refunds import REFUNDS, RefundRecord
 
@@ -195,6 +195,9 @@ def _values(work: Work, language: Language, record: MailRecord, data: Data) -> d
     found |= {one: _claimed(data[one], "…") for one in ("name", "payer") if data.get(one)}
     found |= {one: "" if data.get(one) else None for one in ("session", "recovery", "old")}
     found |= {"new": None if data.get("old") else "", "unsaid": None if data.get("why") else ""}
+    is_own = data.get("own")
+    found |= {"own": "" if is_own else None, "others": None if is_own else ""}
+    found["whose"] = say("your sign-in") if is_own else say("another sign-in")
     found["wallets"] = say("{wallet} and {number} more wallets", wallet=found["wallet"], number=len(owned) - 1)
     if len(owned) < 3:
         found["wallets"] = say("{wallet} and 1 more wallet", wallet=found["wallet"]) if owned[1:] else found["wallet"]
@@ -308,23 +311,10 @@ def _order(language: Language, data: Data) -> dict[str, Any]:
 
 def _changes(language: Language, was: Data, now: Data) -> str | None:
     """What of a standing order was changed, each thing as it was and as it is; None if nothing was."""
-    before, after = _plan_words(language, was), _plan_words(language, now)
-    differs = [one for one in before if before[one] != after[one] or (one == "payee" and was["to"] != now["to"])]
-    return "; ".join(f"{before[one]} → {after[one]}" for one in differs) or None
-
-
-def _plan_words(language: Language, plan: Data) -> dict[str, str]:
-    """What the owner has chosen of a standing order."""
-    say, asset, host = language.say, Asset(plan["asset_code"], plan["asset_scale"]), plan["host"]
-    return {
-        "amount": f"{asset.code} {language.grouped(plan['amount'], asset)}",
-        "fixed": say("what leaves your wallet") if plan["fixed"] == "send" else say("what arrives"),
-        "payee": f"{_claimed(plan['payee'], host)} ({host})",
-        "every": say(DURATIONS[plan["every"]]),
-        "first": language.date(plan["first"]) if plan["first"] else say("paused"),
-        "ends": say("until {day}", day=language.date(plan["ends"])) if plan["ends"] else say("no last day"),
-        "note": f"“{_claimed(plan['note'], '…')}”",
-    }
+    claimed = [
+        {**one, "payee": _claimed(one["payee"], one["host"]), "note": _claimed(one["note"], "…")} for one in (was, now)
+    ]
+    return "; ".join(f"{before} → {after}" for _, before, after in changes_of(language, *claimed)) or None
 
 
 def _gathered(work: Work, record: MailRecord, language: Language) -> Notice | None:

@@ -232,12 +232,12 @@ def join(
     for one in wallets_of(work, other.id):
         store_join(work, one.id, owner.id, seen, work.now, is_done)
         audit.record(work, "wallet.connect" if is_done else "wallet.ask_connect", one.path, ownerOf=owner.name)
-        for owner_id in (owner.id, other.id):
-            about = {"wallet": one.path, "joins": owner.name, **seen._asdict()}
-            if is_done:
-                notify(work, owner_id, "wallet_connected", **about)
-            else:
-                notify(work, owner_id, "wallet_asked_for", due_at=work.now + JOIN_DELAY, **about)
+        about = {"wallet": one.path, "joins": owner.name, **seen._asdict()}
+        if is_done:
+            notify(work, owner.id, "wallet_connected", own=True, **about)
+            notify(work, other.id, "wallet_connected", **about)
+        else:
+            notify(work, other.id, "wallet_asked_for", due_at=work.now + JOIN_DELAY, **about)
     if is_done:
         end_access(work, OF_OWNERS, other.id)
         second_factors.delete_factors(work, OF_OWNERS, other.id)

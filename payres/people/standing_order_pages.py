@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -66,6 +66,8 @@ LABELS: Final = {
     "times": marked("How many times"),
     "note": marked("Note"),
 }
+# Those of an order, where it differs from the form.
+PLAN_LABELS: Final = LABELS | {"payee": LABELS["to"], "ends": LABELS["last"]}
 CHOICES: Final = {
     "fixed": {"send": marked("what I spend"), "receive": marked("what they get")},
     "every": DURATIONS,
@@ -303,10 +305,14 @@ async def _show_both(visit: OwnerVisit, error: ChangedMeanwhile) -> Response:
 async def show_draft(visit: OwnerVisit, error: DomainError | None = None) -> Response:
     """GET /account/orders/new/{quote}: what is set up, with its dates and the sum of a year."""
 
-    def unit(work: Work) -> tuple[QuoteRecord, rules.Draft, int]:
-        return *rules.find_draft(work, visit.wallet, visit.segments["quote"]), spendable(work, visit.wallet)
+    def unit(work: Work) -> tuple[QuoteRecord, rules.Draft, OrderRecord | None, int]:
+        quote, draft = rules.find_draft(work, visit.wallet, visit.segments["quote"])
+        replaced = rules.find_order(work, visit.wallet, draft.plan.replaces) if draft.plan.replaces else None
+        return quote, draft, replaced, spendable(work, visit.wallet)
 
-    quote, draft, free = await visit.read(unit)
+    quote, draft, replaced, free = await visit.read(unit)
+    orders = [] if replaced is None else [replaced, rules.order_of(visit.wallet, quote, draft, visit.language.now)]
+    plans = [rules.plan_of(visit.wallet, one) for one in orders]
     terms, schedule, own = quote.terms, rules.schedule_of(draft), visit.wallet.asset
     most, times, total = rules.most_of(terms, own, draft.fixed), _times(schedule), schedule.interval.windows_total
     dates = [schedule.at(draft.first_window + number) for number in range(DATES)]
@@ -314,6 +320,7 @@ async def show_draft(visit: OwnerVisit, error: DomainError | None = None) -> Res
         "order_draft.html",
         200 if error is None else error.status,
         draft=draft,
+        changes=changes_of(visit.language, *plans) if plans else [],
         quote=quote,
         terms=terms,
         free=free,
@@ -329,6 +336,27 @@ async def show_draft(visit: OwnerVisit, error: DomainError | None = None) -> Res
         address=visible_url(draft.address),
         problem=_refusal(visit.language, error) if error else "",
     )
+
+
+def changes_of(language: Language, was: Mapping[str, Any], now: Mapping[str, Any]) -> Sequence[tuple[str, str, str]]:
+    """What of a standing order differs between two plans: what it is, as it was, and as it is."""
+    before, after = _plan_words(language, was), _plan_words(language, now)
+    differs = [one for one in before if before[one] != after[one] or (one == "payee" and was["to"] != now["to"])]
+    return [(language.say(PLAN_LABELS[one]), before[one], after[one]) for one in differs]
+
+
+def _plan_words(language: Language, plan: Mapping[str, Any]) -> dict[str, str]:
+    """What the owner has chosen of a standing order."""
+    say, asset = language.say, Asset(plan["asset_code"], plan["asset_scale"])
+    return {
+        "amount": f"{asset.code} {language.grouped(plan['amount'], asset)}",
+        "fixed": say("what leaves your wallet") if plan["fixed"] == "send" else say("what arrives"),
+        "payee": f"{plan['payee']} ({plan['host']})",
+        "every": say(DURATIONS[plan["every"]]),
+        "first": language.date(plan["first"]) if plan["first"] else say("paused"),
+        "ends": say("until {day}", day=language.date(plan["ends"])) if plan["ends"] else say("no last day"),
+        "note": f"“{plan['note']}”",
+    }
 
 
 def _times(schedule: rules.Schedule) -> int:

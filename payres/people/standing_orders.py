@@ -164,9 +164,23 @@ def set_up(work: Work, wallet: WalletRecord, quote_id: str) -> str:
     replaced = find_order(work, wallet, draft.plan.replaces) if draft.plan.replaces else None
     if replaced is not None:
         _stop(work, replaced, "cancelled")
+    order = order_of(wallet, quote, draft, work.now)
+    ORDERS.insert(work, order)
+    data = {"wallet": wallet.path, "order": order.id, **plan_of(wallet, order)}
+    if replaced is None:
+        notify(work, wallet.owner_id, "standing_order", **data)
+    else:
+        notify(work, wallet.owner_id, "standing_order_changed", **data, was=plan_of(wallet, replaced))
+    leaves, old = describe_amount(order.most, wallet.asset), {"replaces": draft.plan.replaces or None}
+    audit.record(work, "order.create", order.id, amount=leaves, to=order.payee, interval=order.interval, **old)
+    return order.id
+
+
+def order_of(wallet: WalletRecord, quote: QuoteRecord, draft: Draft, now: int) -> OrderRecord:
+    """The order that a draft is to become."""
     terms, schedule = quote.terms, schedule_of(draft)
-    order = OrderRecord(
-        id=quote_id,
+    return OrderRecord(
+        id=quote.id,
         wallet_address_id=wallet.id,
         payee=draft.address,
         payee_name=draft.name,
@@ -182,17 +196,8 @@ def set_up(work: Work, wallet: WalletRecord, quote_id: str) -> str:
         first_window=draft.first_window,
         next_window=draft.first_window,
         next_at=schedule.at(draft.first_window),
-        created_at=work.now,
+        created_at=now,
     )
-    ORDERS.insert(work, order)
-    data = {"wallet": wallet.path, "order": order.id, **_plan(wallet, order)}
-    if replaced is None:
-        notify(work, wallet.owner_id, "standing_order", **data)
-    else:
-        notify(work, wallet.owner_id, "standing_order_changed", **data, was=_plan(wallet, replaced))
-    leaves, old = describe_amount(order.most, wallet.asset), {"replaces": draft.plan.replaces or None}
-    audit.record(work, "order.create", order.id, amount=leaves, to=order.payee, interval=order.interval, **old)
-    return order.id
 
 
 def _payment(wallet: WalletRecord, order: OrderRecord) -> dict[str, Any]:
@@ -202,8 +207,8 @@ def _payment(wallet: WalletRecord, order: OrderRecord) -> dict[str, Any]:
     return {**money, "payee": order.payee_name or host, "host": host}
 
 
-def _plan(wallet: WalletRecord, order: OrderRecord) -> dict[str, Any]:
-    """All that the owner chooses of an order, for a mail."""
+def plan_of(wallet: WalletRecord, order: OrderRecord) -> dict[str, Any]:
+    """All that the owner chooses of an order, for a mail or a page."""
     schedule = schedule_of(order)
     ends = None if schedule.interval.last is None else schedule.at(schedule.interval.last)
     chosen = {"to": order.payee, "fixed": order.fixed, "every": order.interval.rpartition("/")[2], "note": order.note}

@@ -252,6 +252,25 @@ def test_joined_wallet_is_taken_out_for_30_days_by_the_link_of_either_mail(payre
         assert [http.get(one).status_code for one in stolen.links] == [404, 404]
 
 
+def test_who_joins_a_wallet_is_told_that_they_did_and_not_that_somebody_asks(payres: Instance) -> None:
+    for path in ("joins", "joined"):
+        payres.create_wallet(path, password=PASSWORD)
+        with_address(payres, path, f"{path}@mail.example")
+
+    def unit(work: Work) -> list[tuple[str, str, bool]]:
+        owner = owner_at(work, "joins")
+        assert owner is not None
+        join_in_time(work, owner, "joined", owner_at(work, "joined"))
+        found = [one for one in MAILS.list(work, "ORDER BY id") if one.data.get("joins") == "joins"]
+        return [(one.kind, one.address.partition("@")[0], one.data.get("own", False)) for one in found]
+
+    assert payres.write(unit) == [
+        ("wallet_asked_for", "joined", False),
+        ("wallet_connected", "joins", True),
+        ("wallet_connected", "joined", False),
+    ]
+
+
 def last_actors(payres: Instance) -> list[str]:
     """Who has separated a wallet last, and who has pressed a link last."""
     rows = "SELECT actor FROM audit WHERE action IN ('wallet.separate', 'wallet.not_me') ORDER BY id DESC LIMIT 2"

@@ -65,6 +65,8 @@ DATA: Final[Mapping[str, Mapping[str, Any]]] = {
     "wallet_kept_apart": {"wallet": "pottery"},
     "wallet_separated": {"wallet": "pottery", "other": "alice", "why": "its owner called, and knows what was paid in"},
     "wallet_renamed": {"name": "Alice & Bob"},
+    "wallet_closed": {"wallet": "household"},
+    "wallet_opened": {"wallet": "household"},
     "standing_order": PLAN,
     "standing_order_changed": {
         **PLAN,
@@ -209,3 +211,20 @@ def test_bill_is_allowed_once_and_fails_with_what_it_asks_for(work: Work, langua
     checked(message, language, r"account/notices/stop/1\.[\w-]{43}")
     assert message is not None
     assert message["Subject"].endswith(("USD 0.90", "USD 0,90"))
+
+
+@pytest.mark.parametrize("language", ["en", "de-ch", "es"])
+def test_who_joined_a_wallet_is_not_told_of_somebody_else(work: Work, language: str) -> None:
+    told = message_of(work, record("wallet_connected", language, own=True))
+    text = checked(told, language, r"not-me/[\w-]{22}")
+    other = message_of(work, record("wallet_connected", language))
+    assert told is not None
+    assert other is not None
+    assert told["Subject"] != other["Subject"]
+    if language == "en":
+        assert (told["Subject"], other["Subject"]) == (
+            "pottery was joined to your sign-in",
+            "pottery was joined to another sign-in",
+        )
+        assert text.startswith("pottery now opens with your name and password, those of alice.")
+        assert "your name" not in text_of(other)
