@@ -25,6 +25,7 @@ from payres.core.process.settings import Settings
 from payres.core.process.worker import Worker
 from payres.core.protocol.clock import DAY, HOUR, MINUTE
 from payres.core.protocol.visible import visible_line, visible_text
+from payres.core.remote.transport import no_connection
 from payres.core.store.events import last_sequence
 from payres.core.store.work import Work
 
@@ -39,6 +40,8 @@ POLL_SECONDS: Final = 1.0
 REST_SECONDS: Final = 30.0  # after the mail server could not be used
 RETRY_SECONDS: Final = 5.0
 MAIL_SECONDS: Final = 60.0  # for all of them, from a server that sends them byte by byte
+
+ERRNO: Final = re.compile(r"\[Errno -?\d+\] ")
 
 log = logging.getLogger("payres.mail")
 
@@ -157,10 +160,21 @@ class MailAttempt:
         except smtplib.SMTPResponseException as error:
             return _answered(error.smtp_code, error.smtp_error)._replace(is_final=False, is_usable=False)
         except (OSError, UnicodeError, smtplib.SMTPException) as error:
-            return MailAnswer(f"{type(error).__name__}: {error}", is_usable=False, is_unsure=self.is_written)
+            return MailAnswer(self._in_words(error), is_usable=False, is_unsure=self.is_written)
         finally:
             if self._smtp is not None:
                 self._smtp.close()
+
+    def _in_words(self, error: Exception) -> str:
+        """Why the mail server could not be used, where it has not said so itself."""
+        import smtplib
+
+        if not isinstance(error, OSError) or isinstance(error, smtplib.SMTPException):
+            return ERRNO.sub("", str(error))
+        if error.filename is not None:
+            return f"{error.filename} cannot be read: {error.strerror}"
+        settings = self._settings
+        return str(no_connection(f"{settings.smtp_host}:{settings.smtp_port}", error, speaks="TLS"))
 
     def abort(self) -> None:
         """Ends an attempt on another thread soon."""

@@ -122,6 +122,8 @@ def test_peer_whose_server_is_stopped_is_not_well(findings: Callable[..., dict[s
     with proxy(lambda handler: reply(handler, 502)) as url:
         assert seen_at(f"{url}/ilp") == f"FIX{url}/ilp is answered 502"
     assert seen_at("http://127.0.0.1:1/ilp").startswith("FIXhttp://127.0.0.1:1/ilp does not answer: ")
+    assert seen_at("http://127.0.0.1:1/ilp").endswith("The connection to 127.0.0.1:1 failed; check that it is up")
+    assert seen_at("http://no-such.invalid/").endswith("The name no-such.invalid has no address")
     instance.write(lambda work: peers.remove_peer(work, "bank"))
 
 

@@ -421,7 +421,7 @@ def test_dead_server_leaves_sign_in_and_payments_alone(payres: Instance, post: M
         wait_until(lambda: any(one.attempts for one in mails(payres)))
         found = payres.read(lambda tx: mail.waiting(tx, tx.now))
         assert found[0] >= 1
-        assert "ConnectionRefusedError" in str(found[1])
+        assert re.fullmatch(r"The connection to \S+:\d+ failed; check that it is up", str(found[1]))
     payres.clock.advance(61)
     post.wait_for("alone@mail.example")
 
@@ -724,7 +724,7 @@ def test_starttls_and_password_from_a_file(tmp_path: Path, monkeypatch: pytest.M
     with server.running("127.0.0.2", tls, authenticator=server.authenticate, auth_required=True):
         given = server.settings | {"smtp_user": "payres", "smtp_password_file": str(file)}
         untrusted = attempt(given)
-        assert "CERTIFICATE_VERIFY_FAILED" in untrusted.said
+        assert "is not trusted: " in untrusted.said
         monkeypatch.setenv("SSL_CERT_FILE", str(ca))
         assert "Must issue a STARTTLS command first" in attempt(given | {"smtp_security": "none", "smtp_user": ""}).said
         outcome = attempt(given)

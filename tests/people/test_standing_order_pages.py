@@ -309,7 +309,9 @@ def test_order_of_the_31st_stays_one_when_it_is_changed_in_february(sender: Send
         sender, **{one: kept[one] for one in ("first", "day", "replaces")}, amount="20", until="times", times="3"
     ).headers["location"]
     assert "28 Feb, 31 Mar, 30 Apr" in sender.words(draft), sender.words(draft)
-    changes = "What changes Amount USD 12.50 → USD 20.00 First on 28 February → 28 February The last day no last day → until "
+    changes = (
+        "What changes Amount USD 12.50 → USD 20.00 First on 28 February → 28 February The last day no last day → until "
+    )
     assert changes.replace("First on 28 February → 28 February ", "") in sender.words(draft), "as the mail says it"
     assert "In all USD 60.00" in sender.words(draft)
     changed = press(sender, draft, "set-up")

@@ -79,8 +79,8 @@ def parse_value(text: str) -> int:
     return value
 
 
-def parse_decimal(text: str, asset: Asset) -> int:
-    """Parses an amount as people write it, such as "100.00" or "1000", into minor units.
+def parse_decimal(text: str, asset: Asset, most: int | None = MAX_VALUE) -> int:
+    """Parses an amount as people write it, such as "100.00" or "1000", into minor units; without `most`, of any size.
 
     Raises ValueError with a sentence that names the minor unit.
     """
@@ -93,8 +93,8 @@ def parse_decimal(text: str, asset: Asset) -> int:
         count = f"{len(decimals)} decimal{'' if len(decimals) == 1 else 's'}"
         raise ValueError(f"the amount has {count}, but the smallest unit is {unit}")
     value = int(whole + decimals.ljust(asset.scale, "0"))
-    if value > MAX_VALUE:
-        raise ValueError(f"the largest amount is {describe_amount(MAX_VALUE, asset)}, in units of {unit}")
+    if most is not None and value > most:
+        raise ValueError(f"the largest amount is {describe_amount(most, asset)}, in units of {unit}")
     return value
 
 

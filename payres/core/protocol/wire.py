@@ -237,7 +237,7 @@ def require_amount(text: str, asset: Asset, least: int = 1) -> int:
     Raises InvalidAmount if it is not a number, below `least` or too large for the ledger.
     """
     try:
-        amount = parse_decimal(text, asset)
+        amount = parse_decimal(text, asset, most=None)
     except ValueError as error:
         raise InvalidAmount(f"{text!r} is not an amount of {asset.code}: {error}") from error
     if not least <= amount <= MAX_LEDGER:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import re
+import socket
 import ssl
 from collections.abc import Callable
 from functools import cache, partial
@@ -114,15 +115,8 @@ class Transport:
                 failure = error
                 if isinstance(error, ssl.SSLError | ValueError):  # ValueError: a name that no certificate can have
                     break
-        if isinstance(failure, ssl.SSLCertVerificationError):
-            raise untrusted(server, failure) from failure
-        if isinstance(failure, ssl.SSLError):
-            raise SilentServer(
-                f"TLS with {server.authority} failed; check that it speaks HTTPS at this port"
-            ) from failure
-        if isinstance(failure, TimeoutError):
-            raise SilentServer(f"{server.authority} did not take a connection in time") from failure
-        raise SilentServer(f"The connection to {server.authority} failed; check that it is up") from failure
+        assert failure is not None, "there is at least one address"
+        raise no_connection(server.authority, failure) from failure
 
     async def _permitted(self, host: str, port: int) -> list[str]:
         """The permitted addresses of a host, at least one. Raises FetchFailed."""
@@ -144,10 +138,18 @@ class Transport:
         raise NoAddress(f"The name {host} has no address")
 
 
-def untrusted(server: Server, error: ssl.SSLCertVerificationError) -> FetchFailed:
-    """The error for a certificate that is not accepted. The server has answered, so it is not avoided for a while."""
-    sentence = f"The certificate of {server.authority} is not trusted: {error.verify_message.rstrip('.')}"
-    return FetchFailed(sentence, "untrusted_certificate")
+def no_connection(authority: str, failure: BaseException, speaks: str = "HTTPS") -> FetchFailed:
+    """The error, in words, for a connection to a server that failed so, or whose TLS did."""
+    if isinstance(failure, ssl.SSLCertVerificationError):  # it has answered, so it is not avoided for a while
+        sentence = f"The certificate of {authority} is not trusted: {failure.verify_message.rstrip('.')}"
+        return FetchFailed(sentence, "untrusted_certificate")
+    if isinstance(failure, ssl.SSLError):
+        return SilentServer(f"TLS with {authority} failed; check that it speaks {speaks} at this port")
+    if isinstance(failure, socket.gaierror):
+        return NoAddress(f"The name {authority} has no address")
+    if isinstance(failure, TimeoutError):
+        return SilentServer(f"{authority} did not take a connection in time")
+    return SilentServer(f"The connection to {authority} failed; check that it is up")
 
 
 async def open_connection(

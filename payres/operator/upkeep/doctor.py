@@ -15,6 +15,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -27,6 +28,7 @@ from payres.core.protocol.clock import DAY, MINUTE, SECOND, SystemClock, format_
 from payres.core.protocol.urls import ROOT_WALLET_PATH, Urls, is_loopback
 from payres.core.protocol.visible import visible_line
 from payres.core.remote.ip_addresses import THREADS
+from payres.core.remote.transport import no_connection
 from payres.core.store import accounts
 from payres.core.store.accounts import LOW_PART
 from payres.core.store.connections import changed_at, free_bytes, is_followed, is_served, log_bytes
@@ -547,5 +549,10 @@ def _ask(method: str, url: str) -> "httpx2.Response | str":
         with httpx2.Client(timeout=TIMEOUT_SECONDS) as client, client.stream(method, url) as answer:
             answer.read()
             return answer
+    except httpx2.TimeoutException:
+        return f"it has not answered within {TIMEOUT_SECONDS:g} seconds"
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        return str(error) or type(error).__name__
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, OSError):
+            cause = cause.__cause__ or cause.__context__
+        return str(error) if cause is None else str(no_connection(urlsplit(url).netloc, cause))

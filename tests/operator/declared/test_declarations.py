@@ -339,6 +339,11 @@ REFUSALS: Final = (
         {"amount": "92233720368547758.08"},
         "an amount lies from USD 0.01 to USD 92,233,720,368,547,758.07",
     ),
+    (
+        "wallets.deposit",
+        {"amount": "999999999999999999999999999999.00"},
+        "an amount lies from USD 0.01 to USD 92,233,720,368,547,758.07",
+    ),
     ("wallets.deposit", {"amount": "92233720368547758.07"}, "at most 9223372036854775807"),
     ("wallets.withdraw", {"amount": "100.01"}, "has USD 100.00 free, less than USD 100.01"),
     ("wallets.withdraw", {"wallet": "nobody"}, "There is no wallet nobody"),

@@ -85,6 +85,12 @@ def test_mail_server_is_asked_whether_it_takes_mail_and_gets_none(work: Work, tm
         assert seen(**post.settings) == [("127.0.0.1 takes mail", False)]
         [(words, is_wrong)] = seen(**post.settings, smtp_user="us", smtp_password_file=str(password))
         assert (words.startswith("mail is not sent: "), is_wrong, post.received) == (True, True, [])
+    gone = "mail is not sent: The connection to 127.0.0.1:1 failed; check that it is up (127.0.0.1)"
+    assert seen(**(post.settings | {"smtp_port": 1})) == [(gone, True)]
+    password.unlink()
+    with MailServer().running() as post:
+        [(words, is_wrong)] = seen(**post.settings, smtp_user="us", smtp_password_file=str(password))
+        assert words == f"mail is not sent: {password} cannot be read: No such file or directory (127.0.0.1)"
     assert seen() == []
 
 
