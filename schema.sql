@@ -94,6 +94,7 @@ create index account_of_asset on account (asset_id);
 -- kept: until the wallets are connected to another owner's, by owners.take_over
 -- times: unlocked_at lasts 15 minutes (guesses.WINDOW); closed_until lasts 1 day (owners.CLOSED); created_at shown
 -- restore: listed and carried over as password
+-- restore: listed and carried over as keptOut
 create table owner (
   id integer primary key,
   password_hash text,

@@ -1,7 +1,7 @@
 """What answers a place: its page, or the action of its form, for who is signed in; before that what signs in, and what
 asks for a second step."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -29,14 +29,16 @@ async def answer(
     show: Callable[[V], Awaitable[Response]],
     act: Callable[[V, Form], Awaitable[Response]],
     again: Mapping[str, Act] = {},
+    secrets: Collection[str] = (),
 ) -> Response:
     """The page or the action of its form, if signed in; else the sign-in form, which carries along what was typed in
-    one that is shown `again`."""
+    one that is shown `again`, but for passwords and these `secrets`."""
     is_form = request.method == "POST"
     form = await read_form(request) if is_form else {}
     if (entered := await signs.by_form(request, form)) is not None:
         return await _enter(signs, request, entered, form, again)
-    typed = carrying(form) if form.get("choice") in again and not PASSWORDS & form.keys() else {}
+    open_fields = {name: text for name, text in form.items() if name not in PASSWORDS and name not in secrets}
+    typed = carrying(open_fields) if form.get("choice") in again else {}
     session = browser_of(request, signs.cookies).session
     visit = await signs.find_visit(request, session) if session else None
     if visit is None:

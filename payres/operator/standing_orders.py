@@ -18,6 +18,7 @@ from payres.operator.declared.declarations import CommandLine, Listing, operatio
 from payres.operator.declared.inputs import Name, said
 from payres.operator.declared.shapes import Column, Shape, Time, decimals, fact, represent
 from payres.operator.wallets import named_wallet
+from payres.people.standing_orders import paused_until
 from payres.people.store import standing_orders as store
 from payres.people.store.standing_orders import ORDERS, OrderRecord, OrderState, RunState
 
@@ -39,8 +40,8 @@ class StandingOrderRun(Resource, frozen=True, kw_only=True):
 
 class StandingOrder(Resource, frozen=True, kw_only=True):
     """`amount` is what leaves the wallet if `fixed` is `send`, or what arrives; `most` is what a payment takes from the
-    wallet at most. `interval` is on the clocks of `timeZone`. `problem` is why the server paused it. `runs` are the
-    latest ones, newest first."""
+    wallet at most. `interval` is on the clocks of `timeZone`. `problem` is why the server paused it; dates before
+    `pausedUntil` are left out, because the owner wanted that. `runs` are the latest ones, newest first."""
 
     id: str
     wallet: str
@@ -55,6 +56,7 @@ class StandingOrder(Resource, frozen=True, kw_only=True):
     time_zone: str
     state: OrderState
     problem: str | None
+    paused_until: Time | None
     next_at: Time | None
     created_at: Time
     ended_at: Time | None
@@ -76,6 +78,7 @@ def standing_order(work: Work, record: OrderRecord) -> StandingOrder:
         asset_code=asset.code,
         **decimals(wallet.asset, most=record.most),
         time_zone=record.zone,
+        paused_until=paused_until(work, record),
         runs=runs,
     )
 
@@ -111,6 +114,7 @@ ORDER: Final = Shape(
     fact("Note", "note", "long"),
     fact("Time zone", "time_zone"),
     fact("Paused because", "problem"),
+    fact("Paused until (UTC)", "paused_until", "time"),
     fact("Ended (UTC)", "ended_at", "time"),
 )
 

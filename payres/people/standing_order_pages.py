@@ -117,7 +117,7 @@ def shown(work: Work, wallet: WalletRecord, order: OrderRecord) -> ShownOrder:
         next((run for run in runs if run.problem), None),
         RUNS.count(work, order_id=order.id, state="paid"),
         None if schedule.interval.last is None else schedule.at(schedule.interval.last),
-        order.paused_until or order.next_at if rules.is_away(work, order) else None,
+        rules.paused_until(work, order),
     )
 
 

@@ -252,6 +252,11 @@ def is_away(work: Work, order: OrderRecord) -> bool:
     return order.state == "active" and order.next_window > _following(work, order)
 
 
+def paused_until(work: Work, order: OrderRecord) -> int | None:
+    """Until when dates of the order are left out, as its owner chose; None if none are."""
+    return (order.paused_until or order.next_at) if is_away(work, order) else None
+
+
 def _following(work: Work, order: OrderRecord) -> int:
     """The window after all that have begun or have a run, which a clock that was ahead may have made."""
     runs = store.runs_of(work, order.id, 1)

@@ -15,6 +15,8 @@ from payres.core.protocol.clock import HOUR, SECOND
 from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.work import Work
 from payres.operator import assets, wallets
+from payres.operator import standing_orders as orders
+from payres.operator.declared.shapes import facts_of
 from payres.people.store import standing_orders as store
 from payres.people.store.standing_orders import ORDERS, OrderRecord
 from payres.testing.peering import peer
@@ -235,6 +237,12 @@ def test_holiday_is_told_and_ends_early(sender: Sender) -> None:
     assert sender.send(order, "pause", {"until": "2027-01-30"}).status_code == 303
     assert "Next 1 Feb, 06:00 Paused until 30 Jan" in sender.words(order)
     assert "Paused until 30 Jan. Next: 1 Feb" in sender.words(PATH)
+
+    def shown_to_operators(work: Work) -> list[str | None]:
+        found = [orders.standing_order(work, ORDERS.by_id(work, one.rpartition("/")[2])) for one in (order, later)]
+        return [dict(facts_of(orders.ORDER.columns, one))["Paused until (UTC)"].text for one in found]
+
+    assert sender.instance.read(shown_to_operators) == ["2027-01-30T00:00:00.000Z", ""], "in the zone of the order"
     listed = sender.words(PATH)
     assert listed.index("Later") < listed.index("Soon")
     assert press(sender, order, "resume") == order

@@ -1,7 +1,7 @@
 """The forms of operations: what they will do is looked over, and what others did meanwhile is shown."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from payres.accounts.second_factors import TYPED, factors_of
+from payres.accounts.visits import Act
 from payres.core.http.error_answers import note_error
 from payres.core.protocol.errors import DomainError, InvalidRequest, NotFound, WrongState
 from payres.core.protocol.identifiers import hash_secret, new_id
@@ -38,6 +39,7 @@ NOW: Final = "now"  # the field of what stood as `Now` where a form was looked o
 SECRETS: Final = "secrets"  # the field of what secrets the thing had where a form that sets one was opened
 SET: Final = "Somebody has set another secret here since you opened this: look again."
 CHANGED: Final = "Somebody has changed it since you looked it over: look again."
+OF_ONE_TRY: Final = {"choice", "csrf", ONCE, SEEN, NOW, AGAIN}  # fields that a form shown again does not begin with
 FORM: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -74,6 +76,20 @@ class OperationPage:
             return await OPERATOR_SIGN_IN.asking.again(visit.request, visit.session, {})
         query = visit.request.query_params
         return await self._render(visit, {name: value for name, value in query.items() if name in names}, {}, 200)
+
+    async def show_typed(self, visit: OperatorVisit, form: Form) -> Response:
+        """The form as it was filled in when the session had ended; whoever sends it again looks it over first."""
+        return await self._render(visit, {name: text for name, text in form.items() if name not in OF_ONE_TRY}, {}, 200)
+
+    @property
+    def again(self) -> Mapping[str, Act]:
+        """What shows the form as it was filled in, by its buttons."""
+        return dict.fromkeys(self.form.buttons, self.show_typed) if self.fields else {}
+
+    @property
+    def secrets(self) -> Collection[str]:
+        """The fields that no page keeps."""
+        return {*PROOF, *self._secret}
 
     async def act(self, visit: OperatorVisit, form: Form) -> Response:
         """The response to a submitted form."""

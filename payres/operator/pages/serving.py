@@ -98,11 +98,12 @@ OPEN: Final = (OPERATOR_SIGN_IN.follow_link, _find_nothing)  # served without si
 
 
 async def _answer(request: Request, page: Page) -> Response:
+    again, secrets = (page.again, page.secrets) if isinstance(page, OperationPage) else ({}, ())
     shape = page.form.about if isinstance(page, OperationPage) else getattr(page, "keywords", {}).get("shape")
-    if shape is None or not shape.gone:
-        return await answer_visit(OPERATOR_SIGN_IN, request, page, partial(_carry_out, page=page))
-    show, act = partial(_lead_back, page, shape), partial(_lead_back, partial(_carry_out, page=page), shape)
-    return await answer_visit(OPERATOR_SIGN_IN, request, show, act)
+    show, act = page, partial(_carry_out, page=page)
+    if shape is not None and shape.gone:
+        show, act = partial(_lead_back, show, shape), partial(_lead_back, act, shape)
+    return await answer_visit(OPERATOR_SIGN_IN, request, show, act, again, secrets)
 
 
 async def _lead_back(

@@ -141,7 +141,8 @@ class OperatorSignIn(SignIn[OperatorVisit]):
             "is_password": name is not None,
         }
         status = error.status if error else 401
-        return render_sign_in(request, "admin/sign_in.html", values, status, kind=OF_OPERATORS, steps=alone())
+        steps = alone()
+        return render_sign_in(request, "admin/sign_in.html", values, status, kind=OF_OPERATORS, steps=steps, form=form)
 
     def show_link(
         self, request: Request, account: Account, passkeys: Sequence[PasskeyRecord], error: DomainError | None = None

@@ -78,6 +78,16 @@ WHERE p.password_hash NOTNULL AND q.password_hash IS NOT p.password_hash AND EXI
   WHERE object = w.path AND action IN ('wallet.set_password', 'wallet.connect', 'wallet.not_me'))
 GROUP BY p.id, q.id ORDER BY 1;
 
+-- After passwords, since a new one lets new browsers in. Not what was over when the database was last changed.
+-- ended: keptOut
+WITH {since}
+SELECT min(w.path) name, 'new browsers are kept out, by the link in a mail' about, p.id id, q.closed_until closed_until
+FROM main.wallet_address w {same_wallet} JOIN main.owner p ON p.id = w.owner_id JOIN old.owner q ON q.id = o.owner_id
+WHERE q.password_hash NOTNULL AND q.closed_until > coalesce(p.closed_until, 0)
+  AND q.closed_until > (SELECT max(created_at) FROM old.audit)
+  AND EXISTS (SELECT 1 FROM since WHERE object = w.path AND action = 'wallet.not_me')
+GROUP BY p.id, q.id ORDER BY 1;
+
 -- ended: operator
 WITH {since}
 SELECT p.name name, iif(o.id IS NULL, 'was removed', 'the password or role was changed') about, o.password_hash hash,

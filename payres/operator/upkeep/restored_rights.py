@@ -18,7 +18,7 @@ from payres.accounts.second_step import record
 from payres.accounts.store.codes import RECOVERY_CODE_TABLE, TOTP, add_recovery_codes
 from payres.accounts.store.kinds import Kind, delete_of
 from payres.accounts.store.mail import ADDRESSES, AddressRecord
-from payres.accounts.store.owners import OF_OWNERS
+from payres.accounts.store.owners import OF_OWNERS, OWNERS
 from payres.accounts.store.passkeys import PASSKEY_TABLE
 from payres.accounts.totp import ENCRYPTED
 from payres.core.grants import tokens
@@ -191,6 +191,7 @@ KINDS: Final[Mapping[str, tuple[str, Callable[[Work, str, EndedRow], object]]]] 
         lambda work, name, row: separations.separate(work, name, "As before the restore of a backup", keep=True),
     ),
     "password": ("passwords of owners", _end_password),
+    "keptOut": ("sign-ins that keep new browsers out", _change(OWNERS, "wallet.not_me", "id")),
     "operator": ("operators", _end_operator),
     "peer": ("peers", _end_peer),
     "peerTokens": ("tokens and URLs of peers", _change(PEERS, "peer.change", "id")),

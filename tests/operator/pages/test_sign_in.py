@@ -239,3 +239,48 @@ def test_page_of_an_operator_lists_the_browsers_signed_in(payres: Instance, brow
         assert "Signed in In no browser" in words
         at = r"Today [\d:]{5} Firefox on Linux"
         assert re.search(rf"Last sign-ins With Time Browser From Wrong password {at} Link {at}", words), words
+
+
+TYPED = {
+    "name": "harbour",
+    "ilp_address": "test.harbour",
+    "asset_code": "USD",
+    "asset_scale": "2",
+    "url": "https://harbour.example/ilp",
+    "outgoing_token": "whisper-it",
+    "incoming_token": "hush-it-up",
+    "credit_limit": "25.00",
+    "choice": "add",
+}
+
+
+@pytest.mark.parametrize("looked_over", [False, True])
+def test_what_was_typed_is_kept_through_a_sign_in_but_for_secrets(payres: Instance, looked_over: bool) -> None:
+    number = int(looked_over)
+    typed = TYPED | {
+        one: f"{TYPED[one]}-{number}" for one in ("name", "ilp_address", "outgoing_token", "incoming_token")
+    }
+    path = "/admin/new-peer"
+    with Browser(payres) as browser:
+        browser.follow_link("kim")
+        fields = hidden_fields(browser.get(path)) | typed
+        if looked_over:
+            fields = hidden_fields(browser.http.post(path, data=fields)) | typed | {"password": PASSWORD}
+        browser.http.cookies.delete("payres_admin")
+        asked = browser.http.post(path, data=fields)
+        assert asked.status_code == 401
+        assert "What you typed is kept. You see it again before anything is done." in words_of(asked)
+        kept = dict(re.findall(r'<input type="hidden" name="([\w.]+)" value="([^"]*)">', asked.text))
+        for secret in (typed["outgoing_token"], typed["incoming_token"], PASSWORD):
+            assert secret not in asked.text
+        entered = browser.http.post(path, data=kept | {"choice": "sign-in", "name": "kim", "password": PASSWORD})
+        assert entered.status_code == 200
+        for name in ("name", "ilp_address", "url", "credit_limit"):
+            assert f'value="{typed[name]}"' in entered.text, name
+        assert "Nothing is done yet." in words_of(entered), "it is the form, and not what it does"
+        assert "whisper" not in entered.text
+        assert rows(payres, f"SELECT count(*) FROM peer WHERE name = 'harbour-{number}'") == [(0,)]
+        again = browser.http.post(path, data=hidden_fields(entered) | typed)
+        assert "harbour" in words_of(again)
+        done = browser.http.post(path, data=hidden_fields(again) | typed | {"password": PASSWORD})
+        assert done.status_code == 303, words_of(done)

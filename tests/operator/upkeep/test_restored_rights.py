@@ -21,7 +21,7 @@ from payres.accounts.store.browsers import insert_browser
 from payres.accounts.store.codes import replace_recovery_codes, use_recovery_code
 from payres.accounts.store.kinds import Kind
 from payres.accounts.store.mail import MAILS
-from payres.accounts.store.owners import OF_OWNERS, OwnerRecord, owner_at, owner_of
+from payres.accounts.store.owners import OF_OWNERS, OwnerRecord, keep_closed, owner_at, owner_of
 from payres.accounts.store.passkeys import PASSKEY_TABLE, PasskeyRecord
 from payres.accounts.store.sign_ins import NOWHERE
 from payres.accounts.totp import CODES, WRONG_CODE
@@ -157,6 +157,12 @@ def close_sign_in(work: Work) -> None:
     record(work, "wallet.not_me", "bob")
 
 
+def keep_out(work: Work) -> None:
+    """As the link in a mail does."""
+    keep_closed(work, owner(work, "dora").id, work.now)
+    record(work, "wallet.not_me", "dora")
+
+
 def guard(work: Work) -> None:
     """With codes, and recovery codes."""
     turn_codes_on(work, OF_OWNERS, owner(work, "dora"))
@@ -206,6 +212,7 @@ CASES: Final[Mapping[str, tuple[Callable[[Work], object], str]]] = {
     ),
     "password": (lambda work: owners.store_password(work, "alice", "second of alice"), "password_hash FROM owner"),
     "password, of who closed the sign-in": (close_sign_in, "password_hash, closed_until NOTNULL FROM owner"),
+    "keptOut": (keep_out, "closed_until FROM owner WHERE id = 3"),
     "operator": (lambda work: operators.make_link(work, "alice", role="reads"), "name, password_hash FROM operator"),
     "wallet": (lambda work: wallets.deactivate(work, "bob"), "state FROM wallet_address"),
     "frozenClient": (lambda work: clients.freeze(work, "https://shop.example/"), "client FROM frozen_client"),
