@@ -19,8 +19,8 @@ import msgspec
 from benchmarks import CannotMeasure
 from benchmarks.population import Population, populate, reading, unit
 from benchmarks.raw_requests import ASSET, CREDIT_LIMIT, payment, quote
-from payres.core.process.settings import Settings
 from payres.operator.peers import add_peer
+from payres.settings import ALL_SETTINGS, settings_with
 from payres.testing.peering import peers_of
 
 BASE_URL = "http://wallet.example"  # what requests are signed for; the servers' ports differ
@@ -30,7 +30,7 @@ PAYRES = ("-m", "payres", "serve")
 BARE = (str(Path(__file__).with_name("bare.py")),)
 SETTINGS = {"config": os.devnull, "signature_max_age": "86400"}  # requests are signed once, before everything
 # No limits: all is from one.
-SETTINGS |= {name: "0" for name in Settings.__struct_fields__ if name.startswith("rate_limit_")}
+SETTINGS |= {name: "0" for name in ALL_SETTINGS if name.startswith("rate_limit_")}
 SCRIPT = Path(__file__).with_name("replay.lua")
 CONNECTIONS = 32
 TIMEOUT = "30s"  # an answer that comes late is late, and not broken
@@ -198,7 +198,8 @@ def running_pair(directory: Path, incoming: int) -> Iterator[Callable[[int], tup
     microseconds of both servers' processor time for each. Raises CannotMeasure.
     """
     own, other = (
-        Settings(base_url=f"http://127.0.0.1:{free_port()}", ilp_address=f"test.{name}") for name in ("payer", "payee")
+        settings_with({"base_url": f"http://127.0.0.1:{free_port()}", "ilp_address": f"test.{name}"})
+        for name in ("payer", "payee")
     )
     payer = populate(directory / "payer.db", own.base_url, incoming)
     payee = populate(directory / "payee.db", other.base_url, incoming)
@@ -208,8 +209,8 @@ def running_pair(directory: Path, incoming: int) -> Iterator[Callable[[int], tup
             add_peer(work, **peer)
     flags = {"allow_private_hosts": "true"}
     with (
-        running(PAYRES, payer.path, own.base_url, ilp_address=own.ilp_address, **flags) as paying,
-        running(PAYRES, payee.path, other.base_url, ilp_address=other.ilp_address, **flags) as paid,
+        running(PAYRES, payer.path, own.base_url, ilp_address="test.payer", **flags) as paying,
+        running(PAYRES, payee.path, other.base_url, ilp_address="test.payee", **flags) as paid,
     ):
 
         def used() -> float:

@@ -11,7 +11,6 @@ from urllib.parse import quote as percent_encoded
 import msgspec
 
 from benchmarks.population import KID, Caller, Population, reading, unit
-from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import Asset
 from payres.core.protocol.clock import DAY, SystemClock
 from payres.core.protocol.identifiers import new_id
@@ -20,8 +19,10 @@ from payres.core.store.server_secrets import ensure_secret
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.oer import encode_packet
 from payres.interledger.packets import Prepare
+from payres.interledger.settings import InterledgerSettings
 from payres.interledger.stream import PacketType, SharedSecret, StreamMoney, StreamPacket
 from payres.operator.peers import add_peer
+from payres.settings import settings_with
 from payres.testing.peering import peers_of
 
 ASSET = Asset("USD", 2)
@@ -109,13 +110,13 @@ class PacketSource:
 
     def __init__(self, population: Population) -> None:
         self._database = population.path
-        own, peer = Settings(), Settings(ilp_address=f"{Settings().ilp_address}-peer")
+        own, peer = settings_with({}), settings_with({"ilp_address": "test.peer"})
         added, _ = peers_of(own, peer, ASSET, CREDIT_LIMIT)
         with unit(population.path, own) as work:
             add_peer(work, **added)
             secret = ensure_secret(work, "stream")
         payment_id, _ = population.payments[-1]
-        found = CredentialSource(secret, own.ilp_address).for_payment(payment_id, ASSET)
+        found = CredentialSource(secret, own.of(InterledgerSettings).ilp_address).for_payment(payment_id, ASSET)
         self._token = added["incoming_token"]
         self._destination = found.ilp_address
         self._secret = SharedSecret(base64.urlsafe_b64decode(found.shared_secret + "="))

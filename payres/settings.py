@@ -1,16 +1,16 @@
-"""The settings of the whole program: those of the core, some of which a part checks."""
+"""The settings of the whole program: those of the core, and the groups of the parts."""
 
 from functools import partial
 from typing import Final
 
+from payres.accounts.settings import MailSettings
 from payres.core.process import settings
-from payres.html.brand import check_accent, check_logo
+from payres.html.settings import PageSettings
+from payres.interledger.settings import InterledgerSettings
+from payres.operator.settings import OperatorSettings
 
-CHECKS: Final[settings.Checks] = {
-    "logo": check_logo,
-    "accent": check_accent,
-    "accent_dark": partial(check_accent, dark=True),
-}
+GROUPS: Final = (InterledgerSettings, OperatorSettings, PageSettings, MailSettings)
+ALL_SETTINGS: Final = settings.fields_of(GROUPS)
 
-load_settings = partial(settings.load_settings, checks=CHECKS)
-settings_of_texts = partial(settings.settings_of_texts, checks=CHECKS)
+load_settings = partial(settings.load_settings, groups=GROUPS)
+settings_with = partial(settings.settings_with, groups=GROUPS)

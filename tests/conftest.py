@@ -19,9 +19,9 @@ import pytest
 from argon2 import PasswordHasher
 from hypothesis import settings
 
-from payres.core.process.settings import Settings
 from payres.core.store import connections
 from payres.core.store.work import Work
+from payres.settings import settings_with
 from payres.testing.peering import peer
 from tests.helpers import PROPERTY_EXAMPLES, ROOT, TIMEOUT, refusal, set_system_config
 from tests.instance import Instance, run_instance
@@ -262,7 +262,7 @@ async def pauses() -> Sequence[float]:
 def tx() -> Iterator[Work]:
     """A unit of work at NOW in an empty database, of a node whose ILP address is `test.here`."""
     with closing(connections.connect_writer(":memory:")) as connection:
-        yield work_at(connection, NOW, Settings(ilp_address="test.here"))
+        yield work_at(connection, NOW, settings_with({"ilp_address": "test.here"}))
 
 
 @pytest.fixture(scope="session")

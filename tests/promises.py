@@ -10,10 +10,10 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from payres.core.process.settings import Settings
 from payres.core.protocol.clock import DAY, HOUR, MINUTE, SECOND
 from payres.core.store.migrations import schema
 from payres.core.store.retention import Rule
+from payres.settings import ALL_SETTINGS
 from tests.helpers import ROOT
 
 LINES: Final = ("rows", "kept", "times", "restore")
@@ -90,7 +90,7 @@ def _in_units(name: str, value: Any, *, is_time: bool) -> Any:
         value = max(value)
     if not is_time or not isinstance(value, int):
         return value
-    if name in Settings.__struct_fields__:
+    if name in ALL_SETTINGS:
         return value * SECOND
     return value * next((one for unit, one in UNITS.items() if name.endswith(f"_{unit}s".upper())), 1)
 
@@ -98,8 +98,8 @@ def _in_units(name: str, value: Any, *, is_time: bool) -> Any:
 def value_of(name: str) -> Any:
     """What a name of the program means: a setting, a limit, or what a module has, if need be after the module's name,
     as `events.KEPT`, or an attribute of it, as `SIGN_INS.after`. None if there is none; LookupError if several."""
-    if name in Settings.__struct_fields__:
-        return getattr(Settings(), name)
+    if name in ALL_SETTINGS:
+        return ALL_SETTINGS[name].default
     before, _, last = name.rpartition(".")
     if before and not before.islower():
         return getattr(value_of(before), last, None)

@@ -16,7 +16,7 @@ from tests.helpers import ROOT
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "payres").rglob("*.py"))
 MAX_MODULE_LINES = 600
 MAX_FUNCTION_LINES = 60
-MAX_CORE_LINES = 14_000
+MAX_CORE_LINES = 13_800
 # What two modules may call the same.
 SHARED_NAMES = {
     "Asset": "the operator's API names its schema so",
@@ -55,13 +55,15 @@ TESTED_IN = {
     "cli/test_help": "cli/commands",
     "cli/test_mail": "operator/mail",
     "cli/test_operations_peer_unresolved": "operator/unresolved_packets",
-    "cli/test_server": "cli/options settings",
+    "cli/test_server": "cli/options",
     "client/test_client": "client/access client/grants client/attempts client/methods",
     "core/grants/test_requests": "core/grants/access core/protocol/gnap",
     "core/http/test_authorize_ended_rights": "core/grants/clients core/http/context",
     "core/http/test_protocol": "core/http/server",
     "core/http/test_routing": "people/late_imports",
     "core/payments/test_outgoing": "core/payments/settlement",
+    "core/process/test_settings": "accounts/settings interledger/settings operator/settings settings",
+    "html/test_brand": "html/settings",
     "html/test_language": "html/forms html/part html/preferences",
     "html/test_language_amounts": "html/typed_amounts",
     "interledger/sending/test_payment": "interledger/sending/connection interledger/sending/timing",
@@ -88,12 +90,12 @@ TESTED_IN = {
     "people/test_keys": "people/key_pages",
     "people/test_mail": "accounts/mail",
     "people/test_not_me": "people/separations",
-    "people/test_notice_pages": "accounts/notices",
+    "people/test_notice_pages": "accounts/notices html/mail_addresses",
     "people/test_own_wallets": "accounts/owners",
     "people/test_security": "accounts/browser_names",
     "people/test_sending": "people/payments",
     "people/test_sending_rules": "people/payee_lookup",
-    "people/test_serving": "core/http/security_contact",
+    "people/test_serving": "html/security_contact",
     "specification/test_incoming_payments": "core/http/incoming_payments",
     "test_application": "accounts/part core/http/serving operator/part people/part",
     "test_limits_named": (

@@ -20,10 +20,11 @@ from payres.cli.server import StaysStopped
 from payres.core.process.settings import Settings
 from payres.core.protocol.limits import KEEP_ALIVE_SECONDS
 from payres.operator.part import OPERATOR
+from payres.settings import ALL_SETTINGS
 from tests.helpers import ROOT, TIMEOUT, child, free_of_settings
 
 DEPLOY = ROOT / "deploy"
-FIELDS = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+FIELDS = {name: field.type for name, field in ALL_SETTINGS.items()}
 
 
 @pytest.fixture(scope="module")

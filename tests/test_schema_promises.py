@@ -10,12 +10,12 @@ from typing import Final
 
 import pytest
 
-from payres.core.process.settings import Settings
 from payres.core.store.migrations import schema
 from payres.core.store.retention import Rule
 from payres.operator.store import due_work
 from payres.operator.store.restored_rights import BY_RESTORE, ENDED
 from payres.operator.upkeep import restored_rights
+from payres.settings import ALL_SETTINGS
 from tests.helpers import ROOT
 from tests.operator.upkeep.test_restored_rights import ENDED_BY_RESTORE
 from tests.operator.upkeep.test_restored_rights import KINDS as RIGHTS
@@ -136,7 +136,7 @@ def _faults_of_rows(table: Table, names: set[str]) -> Iterator[str]:
     for said in table.lines.get("rows", ()):
         bounds = [name for one in quantities(said) for name in one.names]
         for name in bounds:
-            if name not in Settings.__struct_fields__ and name not in limits():
+            if name not in ALL_SETTINGS and name not in limits():
                 yield f"{table.name}: put {name}, which bounds its rows, in limits.py of its part"
         is_bounded = bounds or names & set(re.findall(r"for each (\w+)", said)) or said in {"operators", "one row"}
         if not (is_bounded or said.startswith("the server, ")):

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 from payres.accounts.notices import GATHERED
+from payres.accounts.settings import MailSettings
 from payres.accounts.store import mail
 from payres.accounts.store.mail import MailRecord
 from payres.agenda.store.agenda import Agenda
 from payres.core.http.context import Context
-from payres.core.process.settings import Settings
 from payres.core.process.worker import Worker
 from payres.core.protocol.clock import DAY, HOUR, MINUTE
 from payres.core.protocol.visible import visible_line, visible_text
@@ -84,7 +84,8 @@ class MailWorker:
         self._tell_of_events, self._write, self._close = tell, write, close
         self._database = context.database
         self._threads = ThreadPoolExecutor(mail.DUE.at_once, thread_name_prefix="payres-mail")
-        self._trust = ssl.create_default_context() if context.settings.smtp_security != "none" else None
+        self._settings = context.settings.of(MailSettings)
+        self._trust = ssl.create_default_context() if self._settings.smtp_security != "none" else None
 
     async def run(self) -> None:
         """Ends when the database is in fail-stop."""
@@ -118,7 +119,7 @@ class MailWorker:
         return None if outcome.is_usable else REST_SECONDS
 
     async def _send(self, message: "EmailMessage") -> MailAnswer:
-        post = MailAttempt(self._context.settings, self._context.urls.host, self._trust)
+        post = MailAttempt(self._settings, self._context.urls.host, self._trust)
         try:
             async with asyncio.timeout(MAIL_SECONDS):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, post.send, message)
@@ -132,7 +133,7 @@ class MailWorker:
 class MailAttempt:
     """One attempt to send a mail. What the server says is bounded and safe to show, and has the address nowhere."""
 
-    def __init__(self, settings: Settings, local_name: str, trust: ssl.SSLContext | None = None) -> None:
+    def __init__(self, settings: MailSettings, local_name: str, trust: ssl.SSLContext | None = None) -> None:
         self._settings = settings
         self._local_name = local_name
         self._trust = trust  # which takes long to load

@@ -18,7 +18,6 @@ from payres.accounts.store.joined_wallets import JOINS_KEPT
 from payres.accounts.store.mail import ADDRESSES, AddressRecord, MailRate, MailRecord
 from payres.accounts.store.owners import OWNERS
 from payres.accounts.store.sessions import OPEN_SESSIONS
-from payres.core.process.settings import mail_address
 from payres.core.protocol.clock import DAY, HOUR, lasts
 from payres.core.protocol.errors import InvalidRequest, TooManyRequests, nothing_here
 from payres.core.protocol.identifiers import base64url, base64url_decoded, hash_secret
@@ -30,6 +29,7 @@ from payres.core.store.grants import GrantRecord
 from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.html.language import Language
+from payres.html.mail_addresses import mail_address
 
 # What an owner is notified of, besides the kinds that are gathered.
 _OfSecurity = Literal["codes_on", "codes_off", "recovery_codes", "passkey_added", "passkey_removed", "passkey_suspect"]

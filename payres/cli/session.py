@@ -24,7 +24,6 @@ from payres.core.process.settings import (
     Settings,
     SettingsError,
     may_read,
-    named_by,
     settings_file,
 )
 from payres.core.process.slots import Slots
@@ -124,13 +123,13 @@ class Session:
         except (FileNotFoundError, NotADirectoryError):
             found = False
         except PermissionError:
-            if named_by(self.settings.database) is not None:
+            if _named_by(self.settings.database) is not None:
                 raise
             found = False  # nobody named it, and this user may not enter the working directory
         if found:
             return self.settings.database
         # A relative path names another file in each folder, also in the settings of the service.
-        named, to_this = named_by(self.settings.database), f" --database {shlex.quote(self.settings.database)}"
+        named, to_this = _named_by(self.settings.database), f" --database {shlex.quote(self.settings.database)}"
         folder = "" if named and path.is_absolute() else "run this in the folder of an existing one, "
         init = f"`payres init{to_this if named == '--database' else ''}`"
         said = f"There is no database at {place(self.settings.database)}. Make one with {init}"
@@ -182,7 +181,7 @@ def _emit_return_payment(*what: Any) -> None:
 
 def place(path: str) -> str:
     """The whole path of a database, and why it is looked for there."""
-    named, config = named_by(path), settings_file()
+    named, config = _named_by(path), settings_file()
     if named is not None:
         why = f"{named} names it"
     elif config is not None:
@@ -192,6 +191,12 @@ def place(path: str) -> str:
     else:
         why = f"nothing names one: no {CONFIG} is in {Path.cwd()} or in {SYSTEM_CONFIG.parent}"
     return f"{Path(path).absolute()} ({why})"
+
+
+def _named_by(database: str) -> str | None:
+    """The flag, variable or settings file that names this database; None if it is the default. Raises SettingsError."""
+    found = load_settings()
+    return dict(found.origins).get("database") if found.database == database else "--database"
 
 
 class CommandContext:

@@ -34,6 +34,7 @@ from payres.html.brand import ACCENTS, GROUNDS, SHIELD, dark_accent, logo, on_ac
 from payres.html.language import Language, marked, preferred
 from payres.html.preferences import chosen_language, zone_of
 from payres.html.sentences import capital, ended, failure_of, length_words, problem_of
+from payres.html.settings import PageSettings
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -253,22 +254,23 @@ class Brand(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=4)
 def brand_of(settings: Settings) -> Brand:
     """The brand in the settings."""
+    chosen = settings.of(PageSettings)
     links = [
-        (settings.help_url, marked("Help")),
-        (settings.terms_url, marked("Terms")),
-        (settings.privacy_url, marked("Privacy")),
+        (chosen.help_url, marked("Help")),
+        (chosen.terms_url, marked("Terms")),
+        (chosen.privacy_url, marked("Privacy")),
     ]
-    found = logo(settings.logo) if settings.logo else None
+    found = logo(chosen.logo) if chosen.logo else None
     return Brand(
-        name=settings.name or settings.base_url.partition("://")[2],
-        has_name=bool(settings.name),
-        accent=settings.accent or ACCENTS[0],
+        name=chosen.name or settings.base_url.partition("://")[2],
+        has_name=bool(chosen.name),
+        accent=chosen.accent or ACCENTS[0],
         icon=found.path if found else "/favicon.ico",
         media_type=found.media_type if found else "image/svg+xml",
         logo=Markup('<img src="{}" alt="">').format(found.path) if found else Markup(SHIELD),  # noqa: S704 - ours
         links=tuple((url, label) for url, label in links if url),
-        help_url=settings.help_url,
-        style=_brand_style(settings.accent, settings.accent_dark) + (LOGO if found else ""),
+        help_url=chosen.help_url,
+        style=_brand_style(chosen.accent, chosen.accent_dark) + (LOGO if found else ""),
     )
 
 

@@ -1,4 +1,4 @@
-"""What all pages share, as a part: the style sheets, web manifest and icon."""
+"""What all pages share, as a part: the style sheets, web manifest and icon; and the security contact."""
 
 from typing import Final
 
@@ -7,10 +7,11 @@ from starlette.responses import Response
 
 from payres.core.http.context import context_of
 from payres.core.http.routing import Route
-from payres.core.http.security_contact import CACHED
 from payres.core.http.serving import Part
 from payres.html.brand import ACCENTS, SHIELD, logo
 from payres.html.html import read_static
+from payres.html.security_contact import CACHED, read_security
+from payres.html.settings import PageSettings
 
 # An operator's SVG file may contain scripts and links; opened as a page of its own, it must do nothing.
 INERT: Final = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
@@ -18,7 +19,7 @@ INERT: Final = {"Content-Security-Policy": "default-src 'none'; style-src 'unsaf
 
 async def _icon(request: Request) -> Response:
     """GET /favicon.ico: the logo, or the shield in the accent colour."""
-    settings = context_of(request).settings
+    settings = context_of(request).settings.of(PageSettings)
     if settings.logo:
         found = logo(settings.logo)
         return Response(found.content, headers=CACHED | INERT, media_type=found.media_type)
@@ -33,5 +34,6 @@ HTML: Final = Part(
     routes=(
         Route("/static/{file}", {"GET": read_static}, is_json=False),
         Route("/favicon.ico", {"GET": _icon}, is_json=False),
+        Route("/.well-known/security.txt", {"GET": read_security}, is_json=False),
     ),
 )

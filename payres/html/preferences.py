@@ -14,6 +14,7 @@ from payres.core.http.context import context_of
 from payres.core.protocol.clock import SECOND
 from payres.html.cookies import read_cookies, set_cookie
 from payres.html.language import LANGUAGE_CODES, LanguageCode
+from payres.html.settings import PageSettings
 
 ZONE_COOKIE: Final = "payres_zone"
 LANGUAGE_COOKIE: Final = "payres_language"
@@ -44,7 +45,7 @@ NAMES: Final = frozenset(f"{region}/{place}" for region, places in ZONES.items()
 
 def zone_of(request: Request) -> tzinfo:
     """The reader's time zone."""
-    return zone_named(chosen_zone(request) or context_of(request).settings.time_zone)
+    return zone_named(chosen_zone(request) or context_of(request).settings.of(PageSettings).time_zone)
 
 
 def chosen_zone(request: Request) -> str:

@@ -30,6 +30,7 @@ from payres.interledger.outbound import Outbound
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.remote_payments import RemotePayments
 from payres.interledger.remote_receivers import RemoteReceivers
+from payres.interledger.settings import InterledgerSettings
 from payres.interledger.unanswered import UnansweredPackets
 
 # Many payments may go to one server at a time, and waiting is better than retrying. All exchanges for a receiver have
@@ -71,18 +72,18 @@ class Node(msgspec.Struct, frozen=True):
 async def open_node(opening: Opening) -> Node:
     """Opens the node's services."""
     environment, database = opening.environment, opening.database
-    clock, ilp_address = environment.clock, environment.settings.ilp_address
+    clock, settings = environment.clock, environment.settings.of(InterledgerSettings)
     wallet_address = environment.urls.wallet(ROOT_WALLET_PATH)
     identity = OwnIdentity(wallet_address, await opening.secret("client_key"), clock)
     opening.stack.push_async_callback(identity.aclose)
     receivers = RemoteReceivers(opening.client(RECEIVERS_BOUNDS, opening.rate_limits.failed_reads), identity, clock)
     counts = PacketCounts()
     link, probe_link = (Link(opening.client(LINK_BOUNDS), database, counts) for _ in range(2))
-    carrier = Carrier(database, link, clock, ilp_address)
+    carrier = Carrier(database, link, clock, settings.ilp_address)
     unanswered = UnansweredPackets(carrier, receivers)
     outbound = Outbound(carrier, probe_link)
-    credentials = CredentialSource(await opening.secret("stream"), ilp_address)
-    packet_limiter = RateLimiter(environment.settings.rate_limit_per_peer, clock)
+    credentials = CredentialSource(await opening.secret("stream"), settings.ilp_address)
+    packet_limiter = RateLimiter(settings.rate_limit_per_peer, clock)
     return Node(
         identity=identity,
         receivers=receivers,

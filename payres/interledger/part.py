@@ -27,6 +27,7 @@ from payres.interledger.node import Node, node_of, open_node
 from payres.interledger.oer import result_of
 from payres.interledger.rates import watch_rates
 from payres.interledger.remote_resources import StillNeeded, end_remote_resource
+from payres.interledger.settings import InterledgerSettings
 from payres.interledger.store import packets, peers, remote_resources
 
 MEDIA_TYPES: Final = (MEDIA_TYPE, "application/ilp+octet-stream")  # the second is sent by the JavaScript plugin
@@ -102,7 +103,7 @@ def warn_of_unsure_packets(work: Work) -> Sequence[str]:
 
 
 def _workers(context: Context, opening: Opening) -> Iterator[Background]:
-    settings, node = context.settings, node_of(context)
+    settings, node = context.settings.of(InterledgerSettings), node_of(context)
     if settings.rates_url:
         http = opening.client(Bounds(untrusted_hosts=False))
         yield watch_rates(context.database, http, context.clock, settings.rates_url, settings.rates_max_age)

@@ -26,6 +26,7 @@ from payres.operator.declared.declarations import Listing, OperationForm, operat
 from payres.operator.declared.long_work import LongWork
 from payres.operator.declared.shapes import Column, Shape, Time, format_size
 from payres.operator.services import operator_of
+from payres.operator.settings import OperatorSettings
 from payres.operator.store.backups import maker_of_backup
 from payres.operator.upkeep import backup_and_restore
 from payres.operator.upkeep.backup_and_restore import BROKEN, BackupError, MadeBackup, made_in, time_of
@@ -69,13 +70,14 @@ async def make_in_folder(context: Context, write: Write, actor: str) -> MadeBack
 
 def require_folder(settings: Settings) -> str:
     """The folder for backups. Raises WrongState if there is none."""
-    if not settings.backup_directory:
+    folder = settings.of(OperatorSettings).backup_directory
+    if not folder:
         raise WrongState("There is no directory for backups: name one in the setting backup_directory")
-    return settings.backup_directory
+    return folder
 
 
 async def _make(context: Context, write: Write, progress: LongWork) -> MadeBackup:
-    directory, database = context.settings.backup_directory, context.database.path
+    directory, database = context.settings.of(OperatorSettings).backup_directory, context.database.path
     if not await asyncio.to_thread(Path(directory).is_dir):  # to `make_backup`, it would be the name of the file
         raise WrongState(f"The setting backup_directory names {directory}, which is not a directory")
     asked = partial(backup_and_restore.make_backup, overwrite=False, now=context.clock.now(), note=progress.note)
@@ -131,7 +133,7 @@ BACKUP: Final = Shape(
 @operation("GET /backups backup:write", BACKUP, listing=Listing("backups", NONE, "Backups", menu="Server"))
 def list_backups(work: Work) -> Sequence[Path]:
     """List the backups in the directory of the setting backup_directory, newest first."""
-    folder, database = work.settings.backup_directory, Path(work.settings.database)
+    folder, database = work.settings.of(OperatorSettings).backup_directory, Path(work.settings.database)
     found = [one for suffix in ("", BROKEN) for one in made_in(Path(folder), database, suffix)] if folder else []
     return sorted((one for one in found if time_of(one, str(database)) is not None), reverse=True)
 

@@ -4,11 +4,12 @@ import asyncio
 from typing import Annotated
 
 from payres.accounts.mail import MailAttempt
-from payres.core.process.settings import mail_address
+from payres.accounts.settings import MailSettings
 from payres.core.protocol.errors import InvalidRequest, WrongState
 from payres.core.protocol.wire import Resource
 from payres.core.remote.ip_addresses import THREADS
 from payres.core.store import audit
+from payres.html.mail_addresses import mail_address
 from payres.operator.declared.declarations import CommandLine, ContextUnits, OperationForm, operation
 from payres.operator.declared.inputs import Name, said
 from payres.people.notice_texts import Notice, envelope
@@ -46,7 +47,7 @@ async def test(
     It uses the settings smtp_host and so on; no server has to run.
     """
     context = call.context
-    host, to, name = context.settings.smtp_host, mail_address(address), context.urls.host
+    host, to, name = context.settings.of(MailSettings).smtp_host, mail_address(address), context.urls.host
     if not host:
         sentence = "smtp_host is not set, so owners get no mail: docs/how-to/mail.md says how to set it up"
         raise WrongState(sentence)
@@ -54,7 +55,7 @@ async def test(
         raise InvalidRequest(f"{address} is no e-mail address, or has more than ASCII before the @", field="address")
     notice = Notice("A test", [f"This is how notices of {name} arrive."])
     message = envelope(context, to, notice, context.clock.now())
-    send = MailAttempt(context.settings, name).send
+    send = MailAttempt(context.settings.of(MailSettings), name).send
     outcome = await asyncio.get_running_loop().run_in_executor(THREADS, send, message)
     await call.write(lambda work: audit.record(work, "mail.test", to, answer=outcome.said))
     if not outcome.is_sent:

@@ -25,6 +25,7 @@ from payres.operator.declared.declarations import FOR_GOOD, CommandLine, Listing
 from payres.operator.declared.inputs import DecimalText, check_name, said
 from payres.operator.declared.shapes import Cell, Column, Shape, Time, decimals, fact, represent
 from payres.operator.roles import WORDS, Role
+from payres.operator.settings import OperatorSettings
 from payres.operator.store import operators
 from payres.operator.store.operators import NO_REFUNDS, OF_OPERATORS, OPERATORS, Limit, OperatorRecord
 
@@ -180,7 +181,7 @@ def _link(work: Work, name: str, role: str, limit: Limit) -> ShownLink:
     secret, expires_at = password_links.make_link(work, OF_OPERATORS, operator.id)
     audit.record(work, "admin.link", name, role=role)
     settings, host = work.settings, work.urls.host
-    is_reachable = is_loopback(host) or host in settings.admin_hosts.split(",")
+    is_reachable = is_loopback(host) or host in settings.of(OperatorSettings).admin_hosts.split(",")
     base = work.urls.base if is_reachable else local_url(settings.host, settings.port)
     if base != work.urls.base:
         work.environment.warn(

@@ -22,6 +22,7 @@ from payres.core.store.wallets import count_wallets
 from payres.operator.admin_hosts import AdminHosts
 from payres.operator.declared.long_work import LongWorks
 from payres.operator.services import OperatorServices, operator_of
+from payres.operator.settings import OperatorSettings
 from payres.operator.store.operators import OF_OPERATORS
 from payres.operator.upkeep import monitoring
 from payres.operator.upkeep.invariant_checks import PAUSE_SECONDS, BackgroundCheck
@@ -33,7 +34,7 @@ log = logging.getLogger("payres.operator")
 
 
 async def _open(opening: Opening) -> None:
-    hosts = AdminHosts(opening.environment.settings.admin_hosts)
+    hosts = AdminHosts(opening.environment.settings.of(OperatorSettings).admin_hosts)
     guard = SignInGuard(opening.parts[PasswordGate], OF_OPERATORS)
     if not (opening.environment.settings.read_only or opening.environment.is_disposable):
         with suppress(Unavailable):  # the next start stores it
@@ -52,7 +53,7 @@ def _workers(context: Context, opening: Opening) -> Iterator[Background]:
     if not is_loopback(context.urls.host):
         http = opening.client(Bounds(untrusted_hosts=False), is_private=True)  # its own address may be a private one
         yield watch_base_url(context.database, http, context.settings.base_url)
-    if context.settings.backup_every:
+    if context.settings.of(OperatorSettings).backup_every:
         from payres.operator.upkeep.backup_schedule import keep_schedule  # loads the operations
 
         yield keep_schedule(context)

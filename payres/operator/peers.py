@@ -22,6 +22,7 @@ from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
 from payres.interledger.clearing import ABOVE_LIMIT, SHORT_THERE
+from payres.interledger.settings import InterledgerSettings
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PEERS, ROUTE_TABLE, PeerRecord
 from payres.operator import movements
@@ -431,7 +432,7 @@ def _check_peer_name(work: Work, name: str) -> None:
 def _check_address(work: Work, address: str) -> None:
     if not is_ilp_address(address):
         raise InvalidRequest(f"{address!r} is not an ILP address such as test.first-bank", field="ilp_address")
-    if address == work.settings.ilp_address:
+    if address == work.settings.of(InterledgerSettings).ilp_address:
         sentence = f"{address} is this server's own ILP address; a peer has another (see the setting ilp_address)"
         raise InvalidRequest(sentence, field="ilp_address")
     _check_scheme(address, "ilp_address")
@@ -448,7 +449,7 @@ def _check_routes(work: Work, routes: Iterable[str]) -> None:
                 " alone, such as g or test",
                 field="routes",
             )
-        if prefix == work.settings.ilp_address:
+        if prefix == work.settings.of(InterledgerSettings).ilp_address:
             sentence = f"{prefix} is this server's own ILP address; packets for it do not go to a peer"
             raise InvalidRequest(sentence, field="routes")
         _check_scheme(prefix, "routes")

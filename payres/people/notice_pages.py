@@ -10,11 +10,11 @@ from starlette.responses import Response
 
 from payres.accounts import notices
 from payres.accounts.notices import CODE_LIFETIME, MOST_WRONG
+from payres.accounts.settings import MailSettings
 from payres.accounts.store import mail
 from payres.accounts.store.mail import ADDRESSES, MailRate
 from payres.core.http.context import context_of
 from payres.core.http.error_answers import note_error
-from payres.core.process.settings import mail_address
 from payres.core.protocol.clock import lasts
 from payres.core.protocol.errors import InvalidRequest, MethodNotAllowed, TooManyRequests, nothing_here
 from payres.core.store import audit
@@ -23,6 +23,7 @@ from payres.html.concurrent_edits import ChangedMeanwhile, filled, save_unchange
 from payres.html.forms import Form
 from payres.html.html import PAGE_METHODS, redirect, render
 from payres.html.language import marked
+from payres.html.mail_addresses import mail_address
 from payres.html.sentences import problem_of
 from payres.people.sign_in import NOTICES, SETTINGS_TAB, OwnerVisit
 
@@ -178,5 +179,5 @@ def _shown(address: str) -> str:
 
 
 def _check_on(visit: OwnerVisit) -> None:
-    if not visit.context.settings.smtp_host:
+    if not visit.context.settings.of(MailSettings).smtp_host:
         raise nothing_here()

@@ -20,6 +20,7 @@ from markupsafe import Markup
 
 from payres.accounts.browser_names import A_BROWSER
 from payres.accounts.notices import GATHERED, link_token, stop_token
+from payres.accounts.settings import MailSettings
 from payres.accounts.store.mail import ADDRESSES, AddressRecord, MailRecord, rates
 from payres.accounts.store.owners import wallets_of
 from payres.core.grants.spending_limits import spending_of
@@ -37,6 +38,7 @@ from payres.html.html import brand_of
 from payres.html.language import Language, marked, preferred, table
 from payres.html.preferences import zone_named
 from payres.html.sentences import failure_of, limit_words, what_it_reads
+from payres.html.settings import PageSettings
 from payres.people.activity import Reader, WalletMovement
 from payres.people.standing_order_pages import changes_of
 from payres.people.store.activity import received_between, statement
@@ -114,7 +116,7 @@ def _is_wanted(work: Work, record: MailRecord, address: AddressRecord | None) ->
 def envelope(work: Work | Environment, to: str, notice: Notice, now: int) -> EmailMessage:
     """A message to an address. Raises ValueError for an invalid header."""
     found, settings = EmailMessage(policy=SMTP), work.settings
-    found["From"] = formataddr((brand_of(settings).name, settings.mail_from))
+    found["From"] = formataddr((brand_of(settings).name, settings.of(MailSettings).mail_from))
     # Names of others are in the subject: a header that looks encoded is decoded, with line breaks, when it is set.
     found["To"], found["Subject"] = to, notice.subject.replace("=?", "= ?")
     found["Date"] = format_datetime(datetime.fromtimestamp(now // SECOND, UTC))
@@ -146,7 +148,7 @@ def _occurrence(language: Language, kind: str, values: Mapping[str, Any]) -> Occ
 def zone_of_mails(work: Work, owner_id: int) -> tzinfo:
     """The time zone of the mails to an owner."""
     address = ADDRESSES.get(work, owner_id)
-    return zone_named((address and address.time_zone) or work.settings.time_zone)
+    return zone_named((address and address.time_zone) or work.settings.of(PageSettings).time_zone)
 
 
 def _filled(work: Work, language: Language, kind: str, occurrences: Sequence[Occurrence], *more: str) -> Notice:
@@ -209,7 +211,7 @@ def _values(work: Work, language: Language, record: MailRecord, data: Data) -> d
     found["how"] = _how(language, found, data) if "how" in beside or data.get("how") else None
     found["link"] = f"{work.urls.base}{NOT_ME_PATH}{link_token(work, record.id)}"
     found["wrote"] = say("{operator} wrote: “{why}”", **found) if data.get("why") else ""
-    help_url = work.settings.help_url.partition("://")[2]
+    help_url = work.settings.of(PageSettings).help_url.partition("://")[2]
     tell = marked("Not right? Tell {operator}: {help}") if help_url else marked("Not right? Tell {operator}.")
     found["not_right"] = say(tell, operator=operator, help=help_url)
     if "codes" in data.get("left", ()):

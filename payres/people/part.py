@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.accounts.guesses import SignInGuard
+from payres.accounts.settings import MailSettings
 from payres.accounts.store import mail
 from payres.agenda.store.agenda import Agenda
 from payres.core.http.admission import WAIT_AS_TOLD
@@ -71,8 +72,9 @@ async def _open(opening: Opening) -> None:
     settings = opening.environment.settings
     if not settings.read_only:
         with suppress(Unavailable):  # the worker does it, or the next start
-            if bool(settings.smtp_host) == (await opening.database.read(mail.cursor) is None):
-                await opening.database.write(partial(mail.turn, on=bool(settings.smtp_host)))
+            has_mail = settings.of(MailSettings).smtp_host != ""
+            if has_mail == (await opening.database.read(mail.cursor) is None):
+                await opening.database.write(partial(mail.turn, on=has_mail))
     bills = RemoteBills()
     opening.stack.push_async_callback(bills.aclose)
     most = MAX_FORMS_OF_OWNER if settings.rate_limit_creations else 0  # as many as they like in a sandbox
@@ -91,7 +93,7 @@ def _workers(context: Context, _: Opening) -> Iterator[Background]:
     yield agenda(checkouts.ENDS, step=partial(_end_page, context)).run()
     yield agenda(standing_orders.WINDOWS, step=partial(_begin_window, context), correct=_reopening).run()
     yield agenda(standing_orders.TRIES, step=partial(_try_run, context)).run()
-    if context.settings.smtp_host:
+    if context.settings.of(MailSettings).smtp_host:
         yield mail_worker(context).run()
 
 

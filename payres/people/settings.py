@@ -25,6 +25,7 @@ from payres.html.forms import Form
 from payres.html.html import qr_code, redirect
 from payres.html.language import LanguageCode, marked
 from payres.html.sentences import problem_of
+from payres.html.settings import PageSettings
 from payres.people.sign_in import (
     OWNER_SIGN_IN,
     SECURITY,
@@ -63,7 +64,7 @@ async def show(visit: OwnerVisit) -> Response:
         languages=LANGUAGES,
         chosen_language=preferences.chosen_language(visit.request),
         regions=[(visit.language.say(label), clocks[region]) for region, label in REGIONS.items()],
-        usual=visit.context.settings.time_zone,
+        usual=visit.context.settings.of(PageSettings).time_zone,
     )
 
 

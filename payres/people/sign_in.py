@@ -15,6 +15,7 @@ from payres.accounts.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.accounts.owners import store_password
 from payres.accounts.second_factors import alone
 from payres.accounts.sessions import Browser, SignedIn, account_of_session, csrf_token, find_session, start_over
+from payres.accounts.settings import MailSettings
 from payres.accounts.sign_in import SignIn, check_typed_twice
 from payres.accounts.store.kinds import Account
 from payres.accounts.store.owners import OF_OWNERS, OwnerRecord, owner_at, owner_of, wallets_of
@@ -156,7 +157,7 @@ class OwnerVisit(Visit, frozen=True):
         common = {"wallet": self.wallet, "name": self.wallet.name, "csrf": self.csrf, "tab": tab}
         common |= {"has_several": self.owner.has_several, "looked_at": self.looked_at}
         places = VIEWS if tab == SETTINGS_TAB else {}
-        if not self.context.settings.smtp_host:
+        if not self.context.settings.of(MailSettings).smtp_host:
             places = {path: label for path, label in places.items() if path != NOTICES}
         common["places"] = [(self.language.say(label), path) for path, label in places.items()]
         below = f"{self.request.scope['path']}/"

@@ -26,7 +26,6 @@ from payres.client.methods import checked
 from payres.core.http.context import Context
 from payres.core.http.server import settings_of
 from payres.core.process.logs import RequestLog
-from payres.core.process.settings import Settings
 from payres.core.protocol.errors import NotFound
 from payres.core.protocol.gnap import Access
 from payres.core.protocol.urls import is_http_url
@@ -37,6 +36,7 @@ from payres.core.store.wallets import find_with_wallet, require_wallet
 from payres.core.store.work import Transaction, Work
 from payres.operator import wallets, webhooks
 from payres.operator.upkeep import invariant_checks
+from payres.settings import settings_with
 from payres.testing import set_up
 from payres.testing.clock import MovableClock, SandboxClock
 from payres.testing.faults import FaultRule, Interference
@@ -86,7 +86,7 @@ class Instance:
             defaults = {"database": str(database), **set_up.SETTINGS}
             clock = cls.clock_type()
             requests = _Requests()
-            app = create_app(msgspec.convert(defaults | settings, Settings), clock, requests, is_disposable=True)
+            app = create_app(settings_with(defaults | settings), clock, requests, is_disposable=True)
             server = _Server(app, listener)
             context = server.start()
             try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import MAX_LEDGER, Asset, format_decimal, parse_decimal
+from payres.interledger.settings import InterledgerSettings
 from payres.operator.peers import add_peer
 
 if TYPE_CHECKING:
@@ -51,9 +52,10 @@ def peers_of(
     tokens = secrets.token_urlsafe(), secrets.token_urlsafe()
 
     def terms(there: Settings, outgoing: str, incoming: str, beyond: Sequence[str]) -> dict[str, Any]:
+        address = there.of(InterledgerSettings).ilp_address
         return {
-            "name": there.ilp_address,
-            "ilp_address": there.ilp_address,
+            "name": address,
+            "ilp_address": address,
             "asset_code": asset.code,
             "asset_scale": asset.scale,
             "url": f"{there.base_url}/ilp",

@@ -20,7 +20,8 @@ from payres.core.store.work import EVENTS, Work
 from payres.operator import api_keys
 from payres.operator.admin_hosts import AdminHosts
 from payres.operator.peers import add_peer
-from payres.settings import settings_of_texts
+from payres.operator.settings import OperatorSettings
+from payres.settings import settings_with
 from payres.testing import set_up
 from payres.testing.answers import Line
 from payres.testing.clock import SandboxClock
@@ -85,7 +86,7 @@ class Sandbox:
                 admin_hosts=admin_hosts,
             )
             self.servers.append(SandboxServer(settings, self.clock, always, request_log))
-        self.hosts = AdminHosts(self.servers[0].settings.admin_hosts)
+        self.hosts = AdminHosts(self.servers[0].settings.of(OperatorSettings).admin_hosts)
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -168,5 +169,4 @@ def _settings(given: Mapping[str, str], **own: str) -> Settings:
     """The settings of a server; `own` ones cannot be given. Raises SettingsError."""
     if fixed := own.keys() & given.keys():
         raise SettingsError(f"{min(fixed)} is the sandbox's own and cannot be set")
-    usual = {name: str(value).lower() for name, value in SETTINGS.items()}
-    return settings_of_texts({**usual, **given, **own})
+    return settings_with({**SETTINGS, **given, **own})

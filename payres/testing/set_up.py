@@ -11,7 +11,6 @@ from msgspec import Meta
 
 from payres.core.grants import consent
 from payres.core.http.context import Context
-from payres.core.process.settings import Settings
 from payres.core.protocol.amounts import Asset, format_decimal
 from payres.core.protocol.clock import MILLISECOND, SECOND, parse_time
 from payres.core.protocol.errors import DomainError, InvalidAmount, InvalidRequest, WrongState, require
@@ -39,6 +38,7 @@ from payres.interledger.node import node_of
 from payres.interledger.remote_payments import Backoff
 from payres.operator import keys, wallets, webhooks
 from payres.people import payee_lookup, sending
+from payres.settings import ALL_SETTINGS
 from payres.testing.answers import ClientKey, DecidedGrant, SetKey, Wallet, Webhook
 from payres.testing.asked import Asked, of_grant
 from payres.testing.clock import SandboxClock
@@ -47,7 +47,7 @@ from payres.testing.request_rules import CONSENT_PAGE, Decision
 from payres.webhooks.store.webhooks import WEBHOOK_SECRETS, WEBHOOKS
 
 # Tests send many requests from one address, so rate limits are off.
-RATE_LIMITS = [name for name in Settings.__struct_fields__ if name.startswith("rate_limit_")]
+RATE_LIMITS = [name for name in ALL_SETTINGS if name.startswith("rate_limit_")]
 SETTINGS = {"continue_wait": 0, "allow_private_hosts": True, **dict.fromkeys(RATE_LIMITS, 0)}
 FIRST_WALLETS = {"alice": "Alice", "bob": "Bob"}
 BALANCE = "1000.00"

@@ -21,6 +21,7 @@ from payres.interledger import quoting, unanswered
 from payres.interledger.node import node_of
 from payres.interledger.sending import payment, probe
 from payres.interledger.sending.timing import monotonic as monotonic_now
+from payres.interledger.settings import InterledgerSettings
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PeerRecord
 from payres.interledger.unanswered import UnansweredPackets, seconds_until
@@ -233,7 +234,7 @@ def wallet_money(instance: Instance, path: str) -> tuple[int, int]:
 
 def check_books(*instances: Instance) -> None:
     """All ledgers hold, nothing is under way, and what each owes its peers is what they have it owe them."""
-    known = {instance.context.settings.ilp_address: instance for instance in instances}
+    known = {instance.context.settings.of(InterledgerSettings).ilp_address: instance for instance in instances}
     for address, instance in known.items():
         instance.check_ledger()
         assert not instance.read(lambda tx: packets.prepared_packets(tx, 10))

@@ -24,7 +24,6 @@ from payres.application import create_app
 from payres.core.grants import requests, tokens
 from payres.core.grants.requests import request_grant
 from payres.core.http.context import Context
-from payres.core.process.settings import Settings
 from payres.core.process.slots import Slots, SlotsBusy
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.gnap import GrantRequest, GrantResponse
@@ -36,6 +35,7 @@ from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Transaction, Work
 from payres.operator import grants, keys, wallets
 from payres.people import consent as consent_rules
+from payres.settings import settings_with
 from payres.testing.clock import MovableClock
 from tests.helpers import Json, usd
 from tests.operator.pages.browser import hidden_fields, words_of
@@ -157,7 +157,7 @@ class Site:
 async def open_site(path: Path, **settings: Any) -> AsyncIterator[Site]:
     clock = MovableClock(1_800_000_000_000_000, frozen=True)
     options = {"base_url": BASE, "interaction_lifetime": 3600, "database": str(path)} | settings
-    app = create_app(msgspec.convert(options, Settings), clock=clock)
+    app = create_app(settings_with(options), clock=clock)
     async with app.router.lifespan_context(app):
         site = Site(app, clock)
 

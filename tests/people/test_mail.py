@@ -15,6 +15,7 @@ import pytest
 from payres.accounts import notices, owners
 from payres.accounts.limits import MAX_NOTICES_OF_KIND
 from payres.accounts.mail import PAUSES, MailAnswer, MailAttempt, MailWorker
+from payres.accounts.settings import MailSettings
 from payres.accounts.store import mail
 from payres.accounts.store.mail import ADDRESSES, MAILS, MailRecord
 from payres.agenda.store.agenda import FAULT_PAUSES, FAULTS, FaultRecord
@@ -30,6 +31,7 @@ from payres.operator.upkeep import doctor
 from payres.people.mail import tell_of_events
 from payres.people.notice_texts import LINES, Notice, envelope
 from payres.people.store.refunds import REFUNDS
+from payres.settings import settings_with
 from tests.accounts.test_factor_pages import hidden, send_code, with_codes
 from tests.helpers import TIMEOUT, Json, receiver_of, usd, wait_until
 from tests.instance import Instance, run_instance
@@ -583,13 +585,15 @@ def test_answer_of_a_mail_server_has_an_end(before: list[bytes], endless: bytes)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=serve)
         thread.start()
-        settings = Settings(
+        settings = MailSettings(
             smtp_host="127.0.0.1",
             smtp_port=listening.getsockname()[1],
             smtp_security="starttls",
             mail_from="wallet@pay.example",
         )
-        message = envelope(Environment.of(settings), "alice@mail.example", Notice("A test", ["A test"]), 1)
+        message = envelope(
+            Environment.of(Settings(groups=(settings,))), "alice@mail.example", Notice("A test", ["A test"]), 1
+        )
         outcome = MailAttempt(settings, "pay.example").send(message)
         thread.join(TIMEOUT)
         assert not thread.is_alive()
@@ -743,10 +747,10 @@ def test_starttls_that_is_not_offered_sends_nothing(post: MailServer) -> None:
 def attempt(settings: dict[str, Any]) -> Any:
     from payres.core.store.work import Environment
 
-    environment = Environment.of(Settings(**settings))
+    environment = Environment.of(settings_with(settings))
     notice = Notice("A test", ["It works."])
     message = envelope(environment, "alice@mail.example", notice, 0)
-    return MailAttempt(environment.settings, "pay.example").send(message)
+    return MailAttempt(environment.settings.of(MailSettings), "pay.example").send(message)
 
 
 @pytest.mark.parametrize("text", ["a\nBcc: eve", "a\r\n\r\nbody"])

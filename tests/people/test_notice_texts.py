@@ -10,7 +10,6 @@ import pytest
 from payres.accounts.notices import NoticeKind
 from payres.accounts.store import mail
 from payres.accounts.store.mail import ADDRESSES, AddressRecord, MailRecord
-from payres.core.process.settings import Settings
 from payres.core.protocol.clock import DAY, HOUR
 from payres.core.protocol.gnap import Limits, OutgoingPaymentAccess
 from payres.core.protocol.wire import Amount, encode
@@ -19,6 +18,7 @@ from payres.interledger.clearing import end_sending
 from payres.operator.wallets import create_wallet, deposit
 from payres.people.not_me import REMEDIES
 from payres.people.notice_texts import message_of
+from payres.settings import settings_with
 from payres.testing.clock import MovableClock
 from tests.people.mail_server import text_of
 from tests.people.test_activity_rules import send_away
@@ -100,7 +100,7 @@ MAIL_ID: Final = "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"
 @pytest.fixture
 def work(tx: Work) -> Work:
     """A unit of a server with mail, and the three wallets of Alice, who has an address."""
-    settings = Settings(**SETTINGS)
+    settings = settings_with(SETTINGS)
     found = Work(tx, Environment.of(settings, MovableClock(NOW, frozen=True)))
     mail.turn(found, on=True)
     wallet = create_wallet(found, "alice", "USD", 2, "Alice", None)

@@ -9,6 +9,7 @@ from email import message_from_bytes, policy
 from typing import Any, Final, NamedTuple
 
 from payres.accounts.notices import ask, confirm
+from payres.accounts.settings import MailSettings
 from payres.accounts.store import mail
 from payres.core.protocol.amounts import parse_decimal
 from payres.core.store.events import last_sequence
@@ -79,7 +80,7 @@ class Post(Resident):
     async def prepare(self) -> None:
         """Owners say where they read mail, and confirm that by the code that comes there."""
         for wallet in self.town.wallets:
-            if wallet.server.context.settings.smtp_host:
+            if wallet.server.context.settings.of(MailSettings).smtp_host:
                 await self._confirm(wallet, f"{wallet.path}@{wallet.server.name}.example")
 
     async def _confirm(self, wallet: Wallet, email: str) -> None:

@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-import msgspec
 from uvicorn import Config
 from uvicorn.server import ServerState
 
@@ -22,6 +21,7 @@ from payres.core.store.connections import connect_writer
 from payres.core.store.work import Work
 from payres.interledger.node import Node as Interledger
 from payres.interledger.node import node_of
+from payres.settings import settings_with
 from payres.testing.set_up import SETTINGS
 from tests.simulation.disk import RESTART_SECONDS, Disk, InlineConnection
 from tests.simulation.restores import UNSURE, Archive
@@ -166,7 +166,7 @@ class Server(Node):
     def _settings_on(self, database: Path) -> Settings:
         defaults = {"base_url": self.base_url, "database": str(database), "ilp_address": f"test.{self.name}"}
         defaults["admin_hosts"] = f"{OPERATORS}0/24,{self.name}.test"
-        return msgspec.convert({**SETTINGS, **defaults, **self._settings}, Settings)
+        return settings_with({**SETTINGS, **defaults, **self._settings})
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         failure = task.exception()

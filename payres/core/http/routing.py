@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from payres.core.http import grants, incoming_payments, outgoing_payments, security_contact, wallet_addresses
+from payres.core.http import grants, incoming_payments, outgoing_payments, wallet_addresses
 from payres.core.http.context import Pages, context_of
 from payres.core.http.error_answers import fault_response, render_error
 from payres.core.http.observation import observation_of
@@ -236,7 +236,6 @@ RESOURCE_ROUTES: Final = (
     Route("/", {"POST": grants.request, "OPTIONS": grants.discover}, page=lambda pages: pages.front),
     Route("/continue/{id}", {"POST": grants.continue_request, "DELETE": grants.cancel}),
     Route("/token/{id}", {"POST": grants.rotate_token, "DELETE": grants.revoke_token}),
-    Route("/.well-known/security.txt", {"GET": security_contact.read_security}, is_json=False),
 )
 WALLET_ROUTES: Final = (
     Route("/{path:wallet}/jwks.json", {"GET": wallet_addresses.read_keys}, is_json=False, takes_all=True),

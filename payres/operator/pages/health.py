@@ -21,6 +21,7 @@ from payres.operator.pages.server import REFRESH_SECONDS
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.peers import change_peer
 from payres.operator.services import operator_of
+from payres.operator.settings import OperatorSettings
 from payres.operator.upkeep.doctor import Diagnosis
 from payres.operator.upkeep.health import STATES, count_wrong, examine_all, look
 
@@ -85,7 +86,7 @@ def _shown(visit: OperatorVisit, one: Diagnosis) -> Shown:
     since = f"Since {language.moment(one.since)}" if one.since else ""
     advice = COMMAND.sub(words, ended(one.fix or ""), count=1) if words else ended(one.fix or "")
     names = dict.fromkeys(("name", "id"), (page or [""])[-1])
-    has_folder = kind not in BACKUPS or visit.context.settings.backup_directory
+    has_folder = kind not in BACKUPS or visit.context.settings.of(OperatorSettings).backup_directory
     page = page[:1] if kind == "rate" else page  # one that is not set has no page
     return Shown(
         id="-".join(one.subject.split()),

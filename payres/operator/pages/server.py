@@ -7,11 +7,12 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
-from payres.core.process.settings import LoadedSettings, Settings
+from payres.core.process.settings import Settings, fields_of
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.identifiers import new_id
 from payres.core.store.connections import free_bytes
 from payres.html.preferences import chosen_zone, clocks
+from payres.html.settings import PageSettings
 from payres.operator import operators
 from payres.operator.backups import BACKUP, NONE, list_backups, make
 from payres.operator.declared.declarations import operation_of
@@ -21,6 +22,7 @@ from payres.operator.pages.fields import FormFields
 from payres.operator.pages.lists import show_list
 from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.services import operator_of
+from payres.operator.settings import OperatorSettings
 
 REFRESH_SECONDS: Final = 5
 SECRET: Final = frozenset({"metrics_token"})
@@ -54,7 +56,8 @@ async def backups_page(visit: OperatorVisit) -> Response:
     return _show(visit, make, table, [about, schedule])
 
 
-def _schedule(settings: Settings) -> str:
+def _schedule(found: Settings) -> str:
+    settings = found.of(OperatorSettings)
     made, folder = "Backups are made only when asked for", Path(settings.backup_directory)
     if settings.backup_every:
         made = f"One is made every {settings.backup_every / 3600:g} hours, and the last {settings.backup_keep} are kept"
@@ -99,14 +102,15 @@ def _show(visit: OperatorVisit, rule: Callable[..., Any], table: DataTable, abou
 async def settings_page(visit: OperatorVisit) -> Response:
     """All settings with where each comes from, without secrets; and the choice of a time zone."""
     found = visit.context.settings
-    origins = dict(found.origins) if isinstance(found, LoadedSettings) else {}
-    rows = [(one, getattr(found, one.name), origins.get(one.name)) for one in msgspec.structs.fields(Settings)]
+    fields, origins = fields_of([type(one) for one in found.groups]), dict(found.origins)
+    values = {name: getattr(one, name) for one in (found, *found.groups) for name in one.__struct_fields__}
+    rows = [(field, values[name], origins.get(name)) for name, field in fields.items()]
     return visit.show(
         "settings.html",
         table=make_table("Settings", SETTING_COLUMNS, rows, ""),
         regions=clocks(visit.context.clock.now()).items(),
         chosen=chosen_zone(visit.request),
-        usual=found.time_zone,
+        usual=found.of(PageSettings).time_zone,
     )
 
 

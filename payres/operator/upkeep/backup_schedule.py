@@ -11,6 +11,7 @@ from payres.core.process.worker import Worker
 from payres.core.protocol.clock import SECOND
 from payres.core.protocol.errors import WrongState
 from payres.operator.backups import make_in_folder
+from payres.operator.settings import OperatorSettings
 from payres.operator.upkeep.backup_and_restore import UnsoundCopy, backup_name, made_in, remove_older
 
 RETRY_SECONDS: Final = 3600.0
@@ -22,7 +23,7 @@ log = logging.getLogger("payres.backup")
 
 async def keep_schedule(context: Context) -> None:
     """Makes backups as the settings say, until the database is in fail-stop."""
-    retry_seconds = min(context.settings.backup_every, RETRY_SECONDS)
+    retry_seconds = min(context.settings.of(OperatorSettings).backup_every, RETRY_SECONDS)
     await Worker("the scheduled backup", context.database, schedule(context, retry_seconds), retry_seconds).run()
 
 
@@ -51,14 +52,15 @@ def schedule(context: Context, retry_seconds: float) -> Callable[[], Coroutine[N
 async def make_if_due(context: Context) -> float:
     """Makes a backup if the newest in the folder is `backup_every` seconds old, and keeps `backup_keep`. Returns the
     seconds until the next look. Raises WrongState, Unavailable, OSError."""
-    every, now = context.settings.backup_every, context.clock.now()
+    settings, now = context.settings.of(OperatorSettings), context.clock.now()
+    every = settings.backup_every
     pause = min(every, PAUSE_SECONDS)
-    database, folder = Path(context.database.path), Path(context.settings.backup_directory)
+    database, folder = Path(context.database.path), Path(settings.backup_directory)
     found = await asyncio.to_thread(made_in, folder, database)
     since, until = (backup_name(database, time) for time in (now - every * SECOND, now))
     if any(since < one.name <= until for one in found):  # one of the future was made while the clock was ahead
         return pause
     made = await make_in_folder(context, context.database.write, "server")
-    removed = await asyncio.to_thread(remove_older, Path(made.backup), database, context.settings.backup_keep)
+    removed = await asyncio.to_thread(remove_older, Path(made.backup), database, settings.backup_keep)
     log.info("made and verified %s; removed: %d", made.backup, removed)
     return pause

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from payres.accounts.mail import MailAttempt
+from payres.accounts.settings import MailSettings
 from payres.accounts.store import mail
 from payres.agenda.store.agenda import MOST_FAULTS
 from payres.core.process.settings import Settings, local_url, settings_file
@@ -38,10 +39,12 @@ from payres.core.store.wallets import WALLETS
 from payres.core.store.work import Work
 from payres.interledger.clearing import ABOVE_LIMIT, SHORT_THERE
 from payres.interledger.identity import OwnIdentity
+from payres.interledger.settings import InterledgerSettings
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PeerRecord
 from payres.operator.declared.shapes import MEBIBYTE, format_size
 from payres.operator.limits import MIN_FREE_BYTES
+from payres.operator.settings import OperatorSettings
 from payres.operator.store import backups, due_work, invariants, status
 from payres.operator.upkeep.backup_and_restore import BROKEN, made_in, time_of
 from payres.operator.upkeep.missing_rates import SHOWN_RATES, lacking_rates, some
@@ -185,7 +188,7 @@ def _files(work: Work) -> Iterator[Look]:
     mode, free, log = stat.S_IMODE(os.stat(path).st_mode), free_bytes(path.parent), log_bytes(str(path))
     yield "permissions", f"{path} has mode {mode:04o}", mode & OTHERS, f"It holds secrets: chmod 600 {path}"
     config = settings_file()
-    if config is not None and work.settings.metrics_token:
+    if config is not None and work.settings.of(OperatorSettings).metrics_token:
         mode = stat.S_IMODE(os.stat(config).st_mode)
         fix = f"It may hold metrics_token, a secret: chmod 600 {config}"
         yield "settings file", f"{config} has mode {mode:04o}", mode & OTHERS, fix
@@ -196,7 +199,8 @@ def _files(work: Work) -> Iterator[Look]:
 
 
 def _backups(work: Work) -> Iterator[Look]:
-    directory, every = work.settings.backup_directory, work.settings.backup_every * SECOND
+    settings = work.settings.of(OperatorSettings)
+    directory, every = settings.backup_directory, settings.backup_every * SECOND
     made_at, earliest = backups.last_backup(work, work.now), work.now - BACKUP_DAYS * (every or DAY)
     if directory and not (os.path.isdir(directory) and os.access(directory, os.W_OK)):
         fix = "The server cannot make backups: create the directory, or set backup_directory to another one"
@@ -218,7 +222,7 @@ def _backups(work: Work) -> Iterator[Look]:
     else:
         fix = "Make backups daily: docs/how-to/backup.md says how"
         if every:
-            fix = f"backup_every says each {work.settings.backup_every} seconds: the server's log has why it made none"
+            fix = f"backup_every says each {settings.backup_every} seconds: the server's log has why it made none"
         is_old = made_at < earliest
         seen = f"no backup was made since {format_time(made_at)}" if is_old else ""
         yield "backup", seen or f"the last one was made: {format_time(made_at)}", is_old, fix, BACK_UP
@@ -271,7 +275,8 @@ def _settings(work: Work) -> Iterator[Look]:
 
 
 def _rates(work: Work) -> Iterator[Look]:
-    lacking, has_service = lacking_rates(work), work.settings.rates_url and len(accounts.list_codes(work)) > 1
+    lacking, rates_url = lacking_rates(work), work.settings.of(InterledgerSettings).rates_url
+    has_service = rates_url and len(accounts.list_codes(work)) > 1
     if has_service and not any(one.expires_at and one.holds_at(work.now) for one in accounts.list_rates(work)):
         fix = "Ask it for `?base=` and a currency, as the server does, whose log says what is wrong with the answers"
         yield "rates service", "no rate of rates_url is valid now", WARNS, fix
@@ -338,7 +343,7 @@ def _webhooks(work: Work) -> Iterator[Look]:
 
 
 def _mail(work: Work) -> Iterator[Look]:
-    if not work.settings.smtp_host:
+    if not work.settings.of(MailSettings).smtp_host:
         yield "mail", "it is off, so owners get no notices (smtp_host)", False, ""
         return
     count, error, since = mail.waiting(work, work.now)
@@ -348,9 +353,10 @@ def _mail(work: Work) -> Iterator[Look]:
 
 def _smtp(known: _Known) -> Iterator[Look]:
     """Whether the mail server takes mail of this server. None is sent."""
-    host = known.settings.smtp_host
+    settings = known.settings.of(MailSettings)
+    host = settings.smtp_host
     if host:
-        outcome = MailAttempt(known.settings, known.urls.host).greet()
+        outcome = MailAttempt(settings, known.urls.host).greet()
         seen = f"{host} takes mail" if outcome.is_usable else f"mail is not sent: {outcome.said} ({host})"
         yield "mail", seen, not outcome.is_usable, MAIL_FIX, MAIL_TEST
 
@@ -537,7 +543,7 @@ def _transport(known: _Known, answer: "httpx2.Response") -> Iterator[Look]:
             yield "clock", f"the proxy's clock is {off:.0f} seconds off", True, fix
     if not is_loopback(answer.url.host) and not isinstance(seen := _ask("GET", f"{known.urls.base}/metrics"), str):
         fix = "The proxy must send X-Forwarded-For, or the client's Host; otherwise all clients look like this machine"
-        if seen.status_code == 200 and not known.settings.metrics_token:
+        if seen.status_code == 200 and not known.settings.of(OperatorSettings).metrics_token:
             yield "metrics", "everyone can read /metrics at the public address", True, fix
 
 

@@ -26,6 +26,7 @@ from payres.core.store.work import Work
 from payres.interledger.node import node_of
 from payres.interledger.store import packets
 from payres.operator.services import operator_of
+from payres.operator.settings import OperatorSettings
 from payres.operator.store import backups, due_work, invariants, status
 from payres.webhooks.sender import Sender
 from payres.webhooks.store import webhooks
@@ -77,7 +78,7 @@ def _unavailable(reason: str, **details: object) -> Response:
 
 
 def _may_read(request: Request, context: Context) -> bool:
-    token = context.settings.metrics_token
+    token = context.settings.of(OperatorSettings).metrics_token
     if token:
         given = credentials(request.scope["headers"], "bearer") or ""
         return hmac.compare_digest(given.encode(), token.encode())

@@ -23,7 +23,6 @@ from payres.application import create_app
 from payres.core.grants import clients, tokens
 from payres.core.http import wallet_addresses
 from payres.core.http.context import Context
-from payres.core.process.settings import Settings
 from payres.core.protocol.clock import SECOND
 from payres.core.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.core.signatures.sign import Message, sign
@@ -35,6 +34,7 @@ from payres.interledger.node import node_of
 from payres.interledger.remote_receivers import RemoteIncomingPayment
 from payres.operator import keys, wallets
 from payres.operator.clients import freeze
+from payres.settings import settings_with
 from payres.testing.clock import MovableClock
 from payres.testing.set_up import SETTINGS
 from tests.conftest import Refused
@@ -103,7 +103,7 @@ def deactivate_wallet(work: Work, right: Right) -> None:
 
 @pytest.mark.parametrize("end", [revoke_token, rotate_token, replace_key, deactivate_wallet])
 async def test_nothing_is_created_with_what_has_ended(tmp_path: Path, end: Callable[[Work, Right], None]) -> None:
-    settings = msgspec.convert({"base_url": BASE, "database": str(tmp_path / "p.db"), **SETTINGS}, Settings)
+    settings = settings_with({"base_url": BASE, "database": str(tmp_path / "p.db"), **SETTINGS})
     clock, chance = MovableClock(), random.Random(1)
     app = create_app(settings, clock)
     async with app.router.lifespan_context(app):

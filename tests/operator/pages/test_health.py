@@ -10,6 +10,7 @@ import pytest
 from payres.accounts.mail import MailAnswer
 from payres.core.store.work import Work
 from payres.operator.services import operator_of
+from payres.operator.settings import OperatorSettings
 from payres.operator.store import missing_rates
 from payres.operator.upkeep import doctor
 from tests.helpers import wait_until
@@ -101,7 +102,10 @@ def test_page_loads_again_while_it_looks(payres: Instance, ann: Browser, monkeyp
 
 
 def test_backup_is_made_where_it_is_missed(payres: Instance, ann: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = payres.read(lambda work: work.settings.backup_directory) + "/payres-20010101T000000Z.db.broken"
+    broken = (
+        payres.read(lambda work: work.settings.of(OperatorSettings).backup_directory)
+        + "/payres-20010101T000000Z.db.broken"
+    )
     with open(broken, "w", encoding="utf-8"):
         shown = finding(ann, "broken-backup")
     assert "<b><bdi>1 backup is broken</bdi></b>" in shown

@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from payres.core.process.settings import SettingsError, load_settings
+from payres.core.process.settings import SettingsError
 from payres.core.protocol.errors import WrongState
 from payres.core.store.copies import copies_into
 from payres.operator.store.backups import last_backup
@@ -14,6 +14,7 @@ from payres.operator.upkeep import doctor
 from payres.operator.upkeep.backup_and_restore import restore_backup
 from payres.operator.upkeep.backup_schedule import make_if_due, schedule
 from payres.operator.upkeep.doctor import Diagnosis
+from payres.settings import load_settings
 from tests.helpers import TIMEOUT, wait_until
 from tests.instance import Instance, run_instance
 

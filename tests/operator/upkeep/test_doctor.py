@@ -29,6 +29,7 @@ from payres.operator.store.invariants import note_check
 from payres.operator.upkeep import doctor
 from payres.operator.upkeep.doctor import Diagnosis, examine
 from payres.operator.upkeep.missing_rates import store_missing_rates
+from payres.settings import settings_with
 from payres.webhooks.store.webhooks import WEBHOOKS
 from tests.people.mail_server import MailServer
 from tests.works import add_usd_peer, work_at
@@ -47,7 +48,7 @@ def work(tmp_path: Path) -> Iterator[Work]:
 
 
 def found(work: Work, base_url: str = "https://pay.example.com", **settings: Any) -> dict[str, Diagnosis]:
-    chosen = Settings(database=work.settings.database, base_url=base_url, **settings)
+    chosen = settings_with({"database": work.settings.database, "base_url": base_url, **settings})
     return {finding.subject: finding for finding in examine(work_at(work, NOW, chosen))}
 
 
@@ -62,7 +63,10 @@ def test_nothing_is_wrong_with_a_new_database(work: Work) -> None:
 
 def test_mail_that_waits_with_an_error_is_a_problem(work: Work) -> None:
     wallets.create_wallet(work, "alice", "USD", 2, None, None)
-    address, on = AddressRecord(1, "alice@mail.example", 1, "en", "UTC"), {"smtp_host": "mail.example"}
+    address, on = (
+        AddressRecord(1, "alice@mail.example", 1, "en", "UTC"),
+        {"smtp_host": "mail.example", "mail_from": "wallet@pay.example"},
+    )
     assert "it is off" in found(work)["mail"].seen
     assert found(work, **on)["mail"].seen == "0 waiting"
     mail.insert_mail(work, address, "password", {}, "a")
@@ -76,7 +80,7 @@ def test_mail_that_waits_with_an_error_is_a_problem(work: Work) -> None:
 
 def test_mail_server_is_asked_whether_it_takes_mail_and_gets_none(work: Work, tmp_path: Path) -> None:
     def seen(**settings: Any) -> list[tuple[str, bool]]:
-        chosen = work_at(work, NOW, Settings(database=work.settings.database, **settings))
+        chosen = work_at(work, NOW, settings_with({"database": work.settings.database, **settings}))
         return [(one.seen, one.fix is not None) for one in doctor.ask(doctor.others(chosen)) if one.subject == "mail"]
 
     password = tmp_path / "password"
