@@ -17,6 +17,7 @@ from typing import Final
 from payres.html.html import load_templates
 from payres.operator.declared import api
 from payres.operator.pages import serving as operators_pages
+from payres.operator.upkeep import doctor
 from payres.people import serving as pages
 from tests.simulation.scenario import Outcome, Task, run_seed
 from tests.simulation.server import new_database
@@ -61,7 +62,7 @@ def run_one(task: Task) -> Outcome:
 @cache
 def _load() -> None:
     """Loads what servers load late, which each seed would do anew, and lets the process have its files."""
-    for routes in (api.admin_routes, operators_pages.page_routes, pages.page_routes, new_database):
+    for routes in (api.admin_routes, operators_pages.page_routes, pages.page_routes, doctor.trust, new_database):
         routes()
     load_templates("html", "accounts", "people", "operator")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

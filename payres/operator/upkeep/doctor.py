@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -174,6 +174,14 @@ def combined(found: Sequence[Diagnosis], others: Sequence[Diagnosis]) -> Sequenc
         if one.badness >= before.badness:
             by_subject[one.subject] = msgspec.structs.replace(one, since=before.since or one.since)
     return [*by_subject.values()]
+
+
+@cache
+def trust() -> ssl.SSLContext:
+    """The certificates that this machine trusted at the first call: reading them takes tens of milliseconds."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
 
 
 def _findings(looks: Iterable[Look]) -> Sequence[Diagnosis]:
@@ -484,7 +492,7 @@ def _connections(settings: Settings, url: str) -> Iterator[Look]:
 
     used: list[object] = []
     certificate: Mapping[str, Any] | None = None
-    with suppress(httpx2.HTTPError), httpx2.Client(timeout=TIMEOUT_SECONDS) as client:
+    with suppress(httpx2.HTTPError), httpx2.Client(timeout=TIMEOUT_SECONDS, verify=trust()) as client:
         for _ in range(2):
             with client.stream("OPTIONS", url) as answer:
                 stream = answer.extensions["network_stream"]
@@ -552,7 +560,7 @@ def _ask(method: str, url: str) -> "httpx2.Response | str":
     import httpx2
 
     try:
-        with httpx2.Client(timeout=TIMEOUT_SECONDS) as client, client.stream(method, url) as answer:
+        with httpx2.Client(timeout=TIMEOUT_SECONDS, verify=trust()) as client, client.stream(method, url) as answer:
             answer.read()
             return answer
     except httpx2.TimeoutException:
