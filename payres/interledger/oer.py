@@ -12,7 +12,7 @@ import msgspec
 
 from payres.core.protocol.amounts import MAX_VALUE
 from payres.core.protocol.clock import MILLISECOND, SECOND, format_time, parse_time
-from payres.core.protocol.identifiers import is_ilp_address
+from payres.interledger.ilp_addresses import is_ilp_address
 from payres.interledger.packets import CODE_BYTES, HASH_BYTES, Fulfill, Prepare, Reject, Reply
 
 TIMESTAMP_BYTES: Final = 17

@@ -19,7 +19,7 @@ from payres.core.process.bounded_mapping import Newest
 from payres.core.protocol.amounts import Asset, parse_value
 from payres.core.protocol.clock import HOUR, SECOND, Clock, format_time, parse_time
 from payres.core.protocol.gnap import Token
-from payres.core.protocol.identifiers import base64url_decoded, is_ilp_address
+from payres.core.protocol.identifiers import base64url_decoded
 from payres.core.protocol.urls import canonical, is_http_url
 from payres.core.protocol.visible import note_of
 from payres.core.protocol.wire import Amount
@@ -27,6 +27,7 @@ from payres.core.remote.connection import FetchFailed, Response, bad_content
 from payres.core.remote.http import NOTHING, GuardedClient, RemoteEffect, origin_of, parse_target
 from payres.core.remote.wallet_addresses import RemoteWallet, fetch_wallet_address
 from payres.interledger.identity import OwnIdentity
+from payres.interledger.ilp_addresses import is_ilp_address
 from payres.interledger.sending.connection import Destination
 
 # From the expiry of a price until its incoming payment expires. A payment that has begun goes on after an outage of its

@@ -6,15 +6,15 @@ from typing import Annotated, Final
 import msgspec
 
 from payres.core.process.settings import NonEmpty, RateLimit, checked_link
-from payres.core.protocol.identifiers import is_ilp_address
 from payres.core.protocol.limits import DEFAULT_RATE_PER_PEER
+from payres.interledger.ilp_addresses import is_ilp_address
 
-# Of the 1023 characters of an ILP address (Interledger RFC 15): payments' addresses begin with it, and are longer.
-MAX_ILP_ADDRESS_LENGTH: Final = 800
+# Payments' addresses begin with it, and are longer.
+MAX_OWN_ILP_ADDRESS: Final = 800
 
 
 def _ilp_address(address: str) -> str:
-    if len(address) > MAX_ILP_ADDRESS_LENGTH or not is_ilp_address(address):
+    if len(address) > MAX_OWN_ILP_ADDRESS or not is_ilp_address(address):
         raise ValueError("is not an ILP address such as test.payres")
     return address
 

@@ -12,7 +12,7 @@ import msgspec
 from payres.core.payments import ledger
 from payres.core.protocol.amounts import MAX_LEDGER, Asset, describe_amount, format_decimal
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
-from payres.core.protocol.identifiers import hash_secret, is_ilp_address
+from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.urls import is_http_url
 from payres.core.protocol.visible import is_visible
 from payres.core.protocol.wire import Resource, Scale, Text, require_amount
@@ -22,6 +22,7 @@ from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.rows import PageBounds, PageQuery
 from payres.core.store.work import Work
 from payres.interledger.clearing import ABOVE_LIMIT, SHORT_THERE
+from payres.interledger.ilp_addresses import is_ilp_address
 from payres.interledger.settings import InterledgerSettings
 from payres.interledger.store import packets, peers
 from payres.interledger.store.peers import PEERS, ROUTE_TABLE, PeerRecord

@@ -229,7 +229,7 @@ async def answer(request: Request) -> Response:
         if found is None:
             return None, {}
         owner, values = found.owner, found.occurrences[-1].values
-        work.actor = f"owner:{found.name}"
+        work.actor = f"owner:{found.name}"  # the link says who: nobody is signed in
         for each in found.do:
             each()
         audit.record(work, "wallet.not_me", found.name)

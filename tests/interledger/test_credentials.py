@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.core.protocol.amounts import Asset
-from payres.core.protocol.identifiers import is_ilp_address
 from payres.interledger.credentials import CredentialSource, wallet_of
+from payres.interledger.ilp_addresses import is_ilp_address
 from payres.interledger.stream import SharedSecret
 
 ADDRESS = re.compile(r"(g|private|example|peer|self|test[1-3]?|local)([.][a-zA-Z0-9_~-]+)+")

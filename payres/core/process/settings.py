@@ -29,7 +29,7 @@ CONFIG = "payres.toml"
 SYSTEM_CONFIG = Path("/etc/payres") / CONFIG  # of a service, for commands in any folder
 Groups = Sequence[type[msgspec.Struct]]
 G = TypeVar("G", bound=msgspec.Struct)
-HOST_NAME = re.compile(r"(?=.*[a-z])[a-z0-9-]+(?:\.[a-z0-9-]+)*")
+HOST_NAME = r"(?=.*[a-z])[a-z0-9-]+(?:\.[a-z0-9-]+)*"
 
 
 class SettingsError(ValueError):
@@ -57,7 +57,7 @@ def checked_hosts(text: str, *, may_be_names: bool = False) -> str:
         try:
             ipaddress.ip_network(host)
         except ValueError as error:
-            if may_be_names and HOST_NAME.fullmatch(host):
+            if may_be_names and re.fullmatch(HOST_NAME, host):
                 continue
             what = "IP addresses, networks and host names" if may_be_names else "IP addresses and networks"
             raise ValueError(f"must be {what} with commas between: {error}") from error

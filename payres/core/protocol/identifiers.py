@@ -1,13 +1,11 @@
-"""Ids, tokens and nonces, base64url, and ILP addresses."""
+"""Ids, tokens and nonces, and base64url."""
 
 import hashlib
-import re
 import secrets
 import time
 import uuid
 from base64 import urlsafe_b64decode
 from binascii import b2a_base64
-from functools import lru_cache
 from typing import Final
 
 import uuid_utils
@@ -16,8 +14,6 @@ TOKEN_BYTES = 32
 EVENT_ID = "evt_"
 ID_TIME: Final = 13  # characters of a UUIDv7 with its time
 URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
-MAX_ILP_ADDRESS: Final = 1023  # characters (Interledger RFC 15)
-_ILP_ADDRESS: Final = re.compile(r"(g|private|example|peer|self|test[1-3]?|local)([.][a-zA-Z0-9_~-]+)+")
 
 
 def new_id() -> str:
@@ -63,16 +59,6 @@ def sequence_of(text: str) -> int | None:
 def hash_secret(secret: str) -> bytes:
     """The SHA-256 of a token, which is stored instead. A token has 256 random bits, so no salt is needed."""
     return hashlib.sha256(secret.encode()).digest()
-
-
-def is_ilp_address(text: str) -> bool:
-    """Whether a text is an ILP address: a scheme, and at least one segment (Interledger RFC 15)."""
-    return len(text) <= MAX_ILP_ADDRESS and _is_well_formed(text)
-
-
-@lru_cache(maxsize=256)  # shared by all packets of a payment
-def _is_well_formed(text: str) -> bool:
-    return _ILP_ADDRESS.fullmatch(text) is not None
 
 
 def base64url(data: bytes) -> str:
