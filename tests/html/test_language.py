@@ -7,7 +7,7 @@ from string import Formatter
 from typing import get_args
 
 import pytest
-from jinja2 import nodes
+from jinja2.nodes import Call, Const
 
 from payres.accounts.notices import NoticeKind
 from payres.core.protocol.amounts import Asset
@@ -16,6 +16,7 @@ from payres.html.html import _environment
 from payres.html.language import LANGUAGE_CODES, TRANSLATED, Language, preferred, sentences
 from payres.people.not_me import REMEDIES
 from tests.helpers import ROOT
+from tests.test_architecture import MODULES, nodes
 
 # Mails, whose texts are whole tables.
 MAILS = [kind for one in get_args(NoticeKind) for kind in (get_args(one) or (one,))]
@@ -27,24 +28,22 @@ NOW = parse_time("2026-11-23T14:02:00Z")
 
 
 def said_in_modules() -> Iterator[tuple[str, str]]:
-    for path in (ROOT / "payres").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for module in MODULES:
+        for node in nodes(module):
             if isinstance(node, ast.Call):
                 name = getattr(node.func, "attr", getattr(node.func, "id", ""))
                 for place in SAID.get(name, ()):
                     if place < len(node.args) and isinstance(node.args[place], ast.Constant | ast.JoinedStr):
-                        yield ast.literal_eval(node.args[place]), path.name
+                        yield ast.literal_eval(node.args[place]), module
 
 
 def said_in_templates() -> Iterator[tuple[str, str]]:
     for path in (path for folder in TEMPLATES for path in folder.rglob("*.html")):
-        for call in _environment().parse(path.read_text(encoding="utf-8")).find_all(nodes.Call):
+        for call in _environment().parse(path.read_text(encoding="utf-8")).find_all(Call):
             for place in SAID.get(getattr(call.node, "name", getattr(call.node, "attr", "")), ()):
                 for part in call.args[place : place + 1]:
                     yield from (
-                        (one.value, path.name)
-                        for one in [part, *part.find_all(nodes.Const)]
-                        if isinstance(one, nodes.Const)
+                        (one.value, path.name) for one in [part, *part.find_all(Const)] if isinstance(one, Const)
                     )
 
 

@@ -129,21 +129,37 @@ def _operations_of(name: str) -> Iterator[Operation]:
                 yield Operation(name, described["operationId"], method, path, responses, described["tags"], body)
 
 
-def check_documented(answer: httpx2.Response, document: Json) -> None:
-    """Raises AssertionError or ValidationError for an answer that is not as the document of its API says."""
-    answer.read()
-    path, method = answer.request.url.path.rstrip("/"), answer.request.method.lower().replace("head", "get")
-    operations = [(template, item[method]) for template, item in document["paths"].items() if method in item]
-    operations.sort(key=lambda operation: -len(operation[0]))
-    for segment in ("[^/]+", ".+"):  # a wallet's path may have slashes
-        for template, operation in operations:
-            if re.fullmatch(re.sub(r"{\w+}", segment, template), path):
-                shown = operation["responses"].get(str(answer.status_code))
-                assert shown is not None, f"{answer.status_code} of {method} {path} is not documented"
+class Documented:
+    """Holds the answers of an API to its document."""
+
+    def __init__(self, document: Json) -> None:
+        self._document = document
+        self._validator = cache(self._validator_at)
+        described = sorted(document["paths"].items(), key=lambda item: -len(item[0]))
+        self._operations = [
+            (re.compile(re.sub(r"{\w+}", segment, path)), method, item[method])
+            for segment in ("[^/]+", ".+")  # a wallet's path may have slashes
+            for path, item in described
+            for method in METHODS
+            if method in item
+        ]
+
+    def check(self, answer: httpx2.Response) -> None:
+        """Raises AssertionError or ValidationError for an answer that is not as the document says."""
+        answer.read()
+        path, method = answer.request.url.path.rstrip("/"), answer.request.method.lower().replace("head", "get")
+        for place, (pattern, known, operation) in enumerate(self._operations):
+            if known == method and pattern.fullmatch(path):
+                status = str(answer.status_code)
+                assert status in operation["responses"], f"{status} of {method} {path} is not documented"
                 if answer.content and answer.headers["content-type"] == JSON:
-                    validator_of(shown["content"][JSON]["schema"], document).validate(answer.json())
+                    self._validator(place, status).validate(answer.json())
                 return
-    assert answer.status_code in {401, 404, 405}, f"{method} {path} is not documented"
+        assert answer.status_code in {401, 404, 405}, f"{method} {path} is not documented"
+
+    def _validator_at(self, place: int, status: str) -> "jsonschema_rs.Draft202012Validator":
+        _, _, operation = self._operations[place]
+        return validator_of(operation["responses"][status]["content"][JSON]["schema"], self._document)
 
 
 def formats(document: Json, schema: Json, path: str = "") -> Iterator[tuple[str, str]]:

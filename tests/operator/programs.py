@@ -11,10 +11,11 @@ from payres.operator.api_keys import SCOPES, create_api_key
 from payres.operator.declared.api import admin_document
 from tests.helpers import Json
 from tests.instance import Instance
-from tests.openapi.documents import BASE_URL, check_documented
+from tests.openapi.documents import BASE_URL, Documented
 
 BASE = "/admin/v1"
 DOCUMENT: Json = json.loads(as_text(admin_document(BASE_URL)))
+DOCUMENTED = Documented(DOCUMENT)
 
 
 class Program:
@@ -44,7 +45,7 @@ class Program:
         sent = {} if body is None else {"json": body}
         url = f"{self.instance.base_url}{BASE}{path}"
         answer = self.http.request(method, url, headers=headers, params=params or None, **sent)
-        check_documented(answer, DOCUMENT)
+        DOCUMENTED.check(answer)
         assert answer.is_success or "`payres " not in answer.text, "advice for a shell"
         return answer
 

@@ -13,11 +13,11 @@ import httpx2
 from payres.core.protocol.clock import Clock, SystemClock
 from payres.openapi.documents import as_text
 from payres.testing.openapi import control_document
-from tests.helpers import TIMEOUT, Json, child, free_of_settings
-from tests.openapi.documents import check_documented
+from tests.helpers import TIMEOUT, child, free_of_settings
+from tests.openapi.documents import Documented
 from tests.signing_client import Client
 
-DOCUMENT: Json = json.loads(as_text(control_document("http://127.0.0.1")))
+DOCUMENTED = Documented(json.loads(as_text(control_document("http://127.0.0.1"))))
 Started = tuple["subprocess.Popen[str]", dict[str, Any]]
 
 
@@ -43,7 +43,7 @@ class Sandbox:
             base_url=line["control_url"],
             headers=self.token,
             timeout=TIMEOUT,
-            event_hooks={"response": [lambda answer: check_documented(answer, DOCUMENT)]},
+            event_hooks={"response": [DOCUMENTED.check]},
         )
         self.admin = httpx2.Client(base_url=f"{self.base_url}/admin/v1", headers=self.token, timeout=TIMEOUT)
         self.alice: str = line["wallets"]["alice"]["address"]

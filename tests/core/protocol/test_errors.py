@@ -8,17 +8,18 @@ from payres.core.http.responses import json_error
 from payres.core.protocol import errors
 from payres.core.protocol.errors import DomainError
 from payres.core.protocol.wire import encode
-from tests.helpers import ERRORS, ROOT
+from tests.helpers import ERRORS
+from tests.test_architecture import MODULES, nodes
 
 
 def test_every_401_or_403_is_written_with_a_reason() -> None:
     """Not all are made in tests, so each place that makes one is looked at."""
     names = {kind.__name__ for kind in ERRORS.values() if kind.status in {401, 403}} - {"BearerTokenInvalid"}
     calls = [
-        (path.name, node)
-        for path in sorted((ROOT / "payres").rglob("*.py"))
-        if path.parent.name != "client"  # which has errors of its own
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        (module, node)
+        for module in MODULES
+        if not module.startswith("payres/client/")  # which has errors of its own
+        for node in nodes(module)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
     ]
     assert len(calls) > 20
@@ -29,9 +30,9 @@ def test_every_reason_is_written_somewhere_in_the_code() -> None:
     """A word in the table that nothing sends would be documented in vain."""
     constants = {
         node.value
-        for path in (ROOT / "payres").rglob("*.py")
-        if path.name != "errors.py"
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for module in MODULES
+        if not module.endswith("/errors.py")
+        for node in nodes(module)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     assert {reason for kind in ERRORS.values() for reason in kind.reasons} <= constants

@@ -1,5 +1,6 @@
-"""A database in its own file, with the schema created as by a server."""
+"""A database in its own file."""
 
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -9,10 +10,11 @@ from payres.core.store import connections
 from payres.core.store.database import Database
 
 
-@pytest.fixture(scope="module", autouse=True)
-def made_anew(ready_made: Callable[..., None]) -> Iterator[None]:
+@pytest.fixture(scope="module")
+def made_anew(ready_made: Callable[..., sqlite3.Connection]) -> Iterator[None]:
+    """Databases are created by schema.sql, as by a server."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connections, "_prepare_writer", ready_made)
+        patch.setattr(connections, "_connect", ready_made)
         yield
 
 

@@ -14,6 +14,8 @@ from payres.core.store.connections import DatabaseServed, connect_writer, server
 from payres.core.store.migrations import UnusableDatabase, migrate, version_of
 from tests.versions import make_newest
 
+pytestmark = pytest.mark.usefixtures("made_anew")
+
 
 def test_a_link_to_the_database_is_the_same_database(tmp_path: Path) -> None:
     link = tmp_path / "link.db"

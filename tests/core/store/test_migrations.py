@@ -27,6 +27,7 @@ from payres.core.store.wallets import read_like
 from tests.helpers import TIMEOUT
 from tests.versions import NEWEST, SCHEMA, make_newest, make_up, make_version, plain
 
+pytestmark = pytest.mark.usefixtures("made_anew")
 KEPT = "INSERT INTO secret (name, value) VALUES ('kept', x'01')"
 
 

@@ -3,9 +3,11 @@
 import base64
 import json
 import re
+import shutil
 import sqlite3
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from copy import copy
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -85,7 +87,9 @@ class Books:
         return self.write(lambda work: work.execute(query).fetchall())
 
     def valid(self) -> dict[str, Any]:
-        return {case: self.rows(f"SELECT {compared}") for case, (_, compared) in CASES.items()}
+        return self.write(
+            lambda work: {case: work.execute(f"SELECT {of}").fetchall() for case, (_, of) in CASES.items()}
+        )
 
     def open(self, work: Work) -> None:
         for name in ("alice", "bob", "dora"):
@@ -315,16 +319,25 @@ ENDED_BY_RESTORE: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-@pytest.fixture
-def books(tmp_path: Path) -> Books:
-    books = Books(tmp_path / "payres.db")
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Books:
+    """What each test gets a copy of."""
+    books = Books(tmp_path_factory.mktemp("opened") / "payres.db")
     books.write(books.open)
+    make_backup(books.path, books.path.with_name("backup.db"), False, NOW)
     return books
 
 
 @pytest.fixture
-def backup(books: Books, tmp_path: Path) -> Path:
-    return make_backup(books.path, tmp_path / "backup.db", False, NOW).path
+def books(opened: Books, tmp_path: Path) -> Books:
+    books = copy(opened)
+    books.path = Path(shutil.copy(opened.path, tmp_path))
+    return books
+
+
+@pytest.fixture
+def backup(opened: Books, tmp_path: Path) -> Path:
+    return Path(shutil.copy(opened.path.with_name("backup.db"), tmp_path))
 
 
 @pytest.fixture

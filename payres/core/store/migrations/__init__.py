@@ -210,7 +210,12 @@ def _schema_of(connection: sqlite3.Connection) -> Definitions:
         "SELECT type, name, coalesce(sql, '') FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
     )
     ours = (row for row in rows if row[:2] not in _OF_LITESTREAM)
-    return {(kind, name): "".join(_NO_MATTER.sub("", sql).split()) for kind, name, sql in ours}
+    return {(kind, name): _compared(sql) for kind, name, sql in ours}
+
+
+@lru_cache(maxsize=1024)  # what is expected and what is found are mostly the same texts
+def _compared(sql: str) -> str:
+    return "".join(_NO_MATTER.sub("", sql).split())
 
 
 def _keep_copy(connection: sqlite3.Connection, newest: int) -> Path:
