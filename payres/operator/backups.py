@@ -64,8 +64,7 @@ async def make_in_folder(context: Context, write: Write, actor: str) -> MadeBack
     directory = require_folder(context.settings)
     # One at a time: each reads the whole database.
     async with context.idempotency_slots.slot("backups", directory):
-        made: MadeBackup = await operator_of(context).long_works.run("backup", actor, partial(_make, context, write))
-        return made
+        return await operator_of(context).long_works.run("backup", actor, partial(_make, context, write))
 
 
 def require_folder(settings: Settings) -> str:

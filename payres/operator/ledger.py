@@ -114,8 +114,7 @@ async def check(call: ContextUnits) -> LedgerCheck:
     if not isinstance(call.context, Context):  # that of a command
         return await _check(call, lambda *_: None)
     actor, works = await call.read(lambda work: work.actor), operator_of(call.context).long_works
-    found: LedgerCheck = await works.run("check", actor, lambda one: _check(call, one.note))
-    return found
+    return await works.run("check", actor, lambda one: _check(call, one.note))
 
 
 async def _check(call: Units, note: StepNote) -> LedgerCheck:

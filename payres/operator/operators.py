@@ -6,7 +6,7 @@ in as a person, beyond the scopes of its key.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from payres.accounts import password_links
 from payres.accounts.second_factors import delete_factors, factors_of, remove_factors
@@ -71,7 +71,7 @@ def operator(work: Work, record: OperatorRecord) -> Operator:
     state = "active" if record.password_hash else "invited" if until else "locked out"
     factors = factors_of(work, OF_OPERATORS, record.id)
     steps = ", ".join(sorted(one.name for one in factors.asked)) or None
-    found: dict[str, Any] = {"state": state, "second_step": steps, "sessions": sessions, "refund_limit": None}
+    found: dict[str, object] = {"state": state, "second_step": steps, "sessions": sessions, "refund_limit": None}
     asset = ASSETS.by_id(work, record.refund_asset_id).asset if record.refund_asset_id else None
     found |= {"refund_currency": asset and asset.code}
     found |= decimals(asset, refund_limit=record.refund_limit) if asset else {}

@@ -148,10 +148,10 @@ def search(
     return results_of(work, find_all(work, read_words(work, q)))
 
 
-def results_of(work: Work, found: Mapping[str, Sequence[Any]]) -> SearchResults:
+def results_of(work: Work, found: Mapping[str, Sequence[object]]) -> SearchResults:
     """The answer with these records by kind."""
     shapes = {name: shape for name, (_, _, shape, _) in SEARCHED.items()}
-    shown = {
+    shown: dict[str, list[Any]] = {
         name: [shapes[name].show(work, one) if shapes[name].show else one for one in rows[:MOST]]
         for name, rows in found.items()
     }
@@ -159,13 +159,13 @@ def results_of(work: Work, found: Mapping[str, Sequence[Any]]) -> SearchResults:
 
 
 def find_all(
-    work: Work, words: Sequence[Word], alone: Sequence[tuple[Word, Mapping[str, Sequence[Any]]]] = ()
-) -> Mapping[str, Sequence[Any]]:
+    work: Work, words: Sequence[Word], alone: Sequence[tuple[Word, Mapping[str, Sequence[object]]]] = ()
+) -> Mapping[str, Sequence[object]]:
     """The records with every word, of each kind that whoever searches may see: one more than are shown if there are.
     `alone` has what was found with one of the words, and no kind is looked at in which that was nothing."""
     key = key_of_actor(work)
 
-    def is_there(name: str, word: Word, rows: Mapping[str, Sequence[Any]]) -> bool:
+    def is_there(name: str, word: Word, rows: Mapping[str, Sequence[object]]) -> bool:
         # More payments are looked at of a wallet that another word names.
         return bool(rows[name]) or (name == "payments" and any(one.wallets for one in words if one.text != word.text))
 
@@ -275,7 +275,7 @@ ELSEWHERE: Final = Shape(
 )
 # By the members of SearchResults: what they are called, the scope of keys that may see them, their shape, and how they
 # are found.
-SEARCHED: Final[Mapping[str, tuple[str, str, Shape, Callable[[Work, Sequence[Word]], Sequence[Any]]]]] = {
+SEARCHED: Final[Mapping[str, tuple[str, str, Shape, Callable[[Work, Sequence[Word]], Sequence[object]]]]] = {
     "wallets": ("Wallets", "wallets:read", WALLET, _wallets),
     "wallets_elsewhere": ("Wallets elsewhere", "payments:read", ELSEWHERE, _elsewhere),
     "payments": ("Payments", "payments:read", PAYMENT, _payments),

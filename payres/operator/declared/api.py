@@ -118,7 +118,7 @@ async def _authorize(request: Request, scopes: Sequence[str]) -> ApiCall:
     return ApiCall(request, lambda work: api_keys.authenticate(work, text).actor, key)
 
 
-async def _given(request: Request, operation: Operation) -> tuple[dict[str, Any], bytes]:
+async def _given(request: Request, operation: Operation) -> tuple[dict[str, object], bytes]:
     """The arguments by name, and the body as it came. Raises NotFound, InvalidRequest."""
     given = operation_parameters(request, operation, read_filters(request, operation))
     body = b""
@@ -133,9 +133,9 @@ def read_filters(request: Request, operation: Operation, besides: Sequence[str] 
     return other_parameters(request, (*PAGE_PARAMETERS, *besides) if operation.is_paged else besides)
 
 
-def operation_parameters(request: Request, operation: Operation, filters: Mapping[str, str]) -> dict[str, Any]:
+def operation_parameters(request: Request, operation: Operation, filters: Mapping[str, str]) -> dict[str, object]:
     """The parameters in the path, the page of the query, and its filters. Raises NotFound, InvalidRequest."""
-    given: dict[str, Any] = {}
+    given: dict[str, object] = {}
     for name in operation.segments:
         try:
             given[name] = msgspec.convert(request.path_params[name], operation.inputs[name].kind, strict=False)
@@ -165,7 +165,7 @@ def _keyed(request: Request, operation: Operation, call: ApiCall, body: bytes) -
 
 
 async def _answer(
-    call: ApiCall, operation: Operation, given: dict[str, Any], keyed: KeyedRequest | None, condition: Conditions
+    call: ApiCall, operation: Operation, given: dict[str, object], keyed: KeyedRequest | None, condition: Conditions
 ) -> tuple[bytes, str | None]:
     """The answer, and the ETag that it shows. What is refused in any case is not refused for a condition."""
     if operation.is_async:
@@ -185,7 +185,7 @@ async def _answer(
     return await (call.read(unit) if operation.only_reads else call.write(unit))
 
 
-async def _in_steps(call: ApiCall, operation: Operation, given: dict[str, Any], keyed: KeyedRequest | None) -> bytes:
+async def _in_steps(call: ApiCall, operation: Operation, given: dict[str, object], keyed: KeyedRequest | None) -> bytes:
     """A repeated request waits for the first, and gets its answer."""
 
     async def answer_now() -> bytes:

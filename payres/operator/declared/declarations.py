@@ -15,7 +15,6 @@ from urllib.parse import quote
 
 import msgspec
 from msgspec import UNSET
-from msgspec.structs import asdict
 
 from payres.core.protocol.errors import InvalidRequest
 from payres.core.protocol.wire import Body, List, Page, broken_rule
@@ -24,10 +23,12 @@ from payres.core.store.representations import page_of
 from payres.core.store.work import Units, Work
 from payres.operator.declared.inputs import Input, inputs_of
 from payres.operator.declared.nouns import NOUNS
-from payres.operator.declared.shapes import Cell, Shape
+from payres.operator.declared.shapes import Cell, Shape, members_of
 from payres.operator.store.audit import count_changes
 
-F = TypeVar("F", bound=Callable[..., Any])
+DeclaredRule = Callable[..., object]
+F = TypeVar("F", bound=DeclaredRule)
+T = TypeVar("T")
 NOTHING: Final = (None, UNSET, (), "")  # what is no detail
 WHOLE: Final = re.compile("-?(0|[1-9][0-9]*)")
 
@@ -82,7 +83,7 @@ class CommandLine(NamedTuple):
     text: str | Callable[[Any], str] = ""
     member: str = ""
     sorts: str | None = None
-    besides: Mapping[str, tuple[Callable[..., Any], str]] = {}
+    besides: Mapping[str, tuple[DeclaredRule, str]] = {}
     creates: bool = False
     once: str = ""
     failure: Callable[[Any], str | None] = lambda _: None
@@ -146,7 +147,7 @@ class OperationForm(NamedTuple):
     needs: Collection[str] = ()
     will: str | Sequence[str] | Callable[[Any], Sequence[str]] = ()
     is_over: Callable[[Any], object] = lambda _: False
-    changes: bool | Callable[[Any], Mapping[str, Any]] = False
+    changes: bool | Callable[[Any], Mapping[str, object]] = False
     question: str = ""
     because: str = ""
     unasked: str = ""
@@ -178,11 +179,11 @@ class OperationForm(NamedTuple):
         """The path of the page about the thing with these names."""
         return self.url.format(**{name: quote(value, safe="") for name, value in names.items()})
 
-    def present(self, thing: Any) -> Mapping[str, Any]:
+    def present(self, thing: object) -> Mapping[str, object]:
         """The values that the fields begin with."""
         if callable(self.changes):
             return self.changes(thing)
-        return asdict(thing) if self.changes else {}
+        return members_of(thing) if self.changes else {}
 
 
 class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -229,20 +230,20 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
         _DECLARED[function] = msgspec.structs.replace(made, function=function)
         return function
 
-    def recorded(self, work: Work, *args: Any, **given: Any) -> Any:
+    def recorded(self, work: Work, *args: object, **given: object) -> Any:
         """Runs the rule of one unit, and writes the row of the audit log."""
         return self._record(work, partial(self.function, work, *args, **given), args, given)
 
-    async def recorded_steps(self, call: Any, *args: Any, **given: Any) -> Any:
+    async def recorded_steps(self, call: Units, *args: object, **given: object) -> Any:
         """Runs the rule of several units, the first of which that changes something writes the row."""
 
-        def once(work: Work, unit: Callable[[Work], Any]) -> tuple[Any, bool]:
+        def once(work: Work, unit: Callable[[Work], object]) -> tuple[object, bool]:
             found = self._record(work, partial(unit, work), args, given)
             return found, work.recorded > 0
 
         return await self.function(_Recording(call, once), *args, **given)
 
-    def _record(self, work: Work, run: Callable[[], Any], args: Sequence[Any], given: Mapping[str, Any]) -> Any:
+    def _record(self, work: Work, run: Callable[[], T], args: Sequence[object], given: Mapping[str, object]) -> T:
         recorded, before = work.recorded, count_changes(work)
         found = run()
         if work.recorded == recorded and count_changes(work) != before:
@@ -304,7 +305,7 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     def hints(self) -> Mapping[str, Any]:
         return get_type_hints(self.function, include_extras=True)
 
-    def sentences(self, thing: Any) -> Sequence[str]:
+    def sentences(self, thing: object) -> Sequence[str]:
         """What the form will do with the thing: by default what the docstring says."""
         will = self.form.will if self.form else ()
         will = will(thing) if callable(will) else will
@@ -379,7 +380,7 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
     def decoder(self) -> msgspec.json.Decoder[Any]:
         return msgspec.json.Decoder(self.struct or Body)
 
-    def read(self, typed: Mapping[str, Any]) -> dict[str, Any]:
+    def read(self, typed: Mapping[str, object]) -> dict[str, object]:
         """The arguments of what was typed in a command or a form, where a number is a text. Raises InvalidRequest, in
         the words of the API, for one that breaks a bound of its type."""
         arguments = {}
@@ -400,7 +401,7 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
         many: Any = Page if self.is_paged else List
         return many[shown] if self.is_paged or self.listing else shown
 
-    def run(self, work: Work, given: Mapping[str, Any]) -> Any:
+    def run(self, work: Work, given: Mapping[str, object]) -> Any:
         """Calls the rule, and returns its result in the form of the answer."""
         found = self.function(work, **given)
         if self.shows is None or self.shows.show is None:
@@ -414,7 +415,7 @@ class Operation(msgspec.Struct, frozen=True, eq=False, dict=True):
 class _Recording:
     """The `call` of an operation of several units: `once` runs its units that write, until one has left a row."""
 
-    def __init__(self, call: Any, once: Callable[[Work, Callable[[Work], Any]], tuple[Any, bool]]) -> None:
+    def __init__(self, call: Units, once: Callable[[Work, Callable[[Work], object]], tuple[object, bool]]) -> None:
         self._call = call
         self._once = once
         self._is_recorded = False
@@ -429,7 +430,7 @@ class _Recording:
         return found
 
 
-_DECLARED: Final[dict[Callable[..., Any], Operation]] = {}
+_DECLARED: Final[dict[DeclaredRule, Operation]] = {}
 operation: Final = Operation
 
 
@@ -443,5 +444,5 @@ def declared(*modules: str) -> Sequence[Operation]:
     return [one for name in names for one in _DECLARED.values() if one.function.__module__ == name]
 
 
-def operation_of(function: Callable[..., Any]) -> Operation:
+def operation_of(function: DeclaredRule) -> Operation:
     return _DECLARED[function]

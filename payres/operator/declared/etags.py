@@ -7,7 +7,7 @@ payment meanwhile is no reason to refuse a change.
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import UNSET
 from starlette.requests import Request
@@ -46,7 +46,7 @@ class Conditions(NamedTuple):
     tags: frozenset[str] | None
     others: frozenset[str] | None
     thing: Shape | None
-    names: Mapping[str, Any]
+    names: Mapping[str, str]
 
     @classmethod
     def of(cls, request: Request, operation: Operation) -> "Conditions":

@@ -105,14 +105,14 @@ class Input(NamedTuple):
 
     name: str
     kind: Any
-    default: Any
+    default: object
     type: Any
     words: str
     extra: Mapping[str, Any]
     metas: Sequence[Meta]
 
     @classmethod
-    def of(cls, name: str, kind: Any, default: Any) -> "Input":
+    def of(cls, name: str, kind: Any, default: object) -> "Input":
         plain, metas = _reduced(kind)
         extra = {key: value for meta in metas for key, value in (meta.extra or {}).items()}
         words = next((meta.description for meta in reversed(metas) if meta.description), "")
@@ -128,7 +128,7 @@ class Input(NamedTuple):
         return self.default is REQUIRED
 
     @property
-    def member(self) -> Any:
+    def member(self) -> object:
         """The field of a struct; one that is a word of Python, such as `from_`, has its name without the `_`."""
         name = self.name.rstrip("_") if self.name.endswith("_") else None
         return msgspec.field(name=name) if self.is_required else msgspec.field(name=name, default=self.default)
@@ -175,9 +175,9 @@ class Input(NamedTuple):
             return str(points)
         return text.replace(",", "") if kind == "whole" and GROUPED.fullmatch(text) else text
 
-    def filled(self, value: Any) -> str:
+    def filled(self, value: object) -> str:
         """A value as the field of a form has it."""
-        if self.kind_of_field == "percent":
+        if self.kind_of_field == "percent" and isinstance(value, int):
             return format_decimal(value, PERCENT).removesuffix("0").removesuffix(".0")
         return "\n".join(value) if isinstance(value, list | tuple) else "" if value is None else str(value)
 
@@ -201,7 +201,7 @@ class Input(NamedTuple):
         return next((kind for kind, is_it in kinds.items() if is_it), "text")
 
 
-def inputs_of(function: Callable[..., Any], *others: str) -> Mapping[str, Input]:
+def inputs_of(function: Callable[..., object], *others: str) -> Mapping[str, Input]:
     """The parameters by name, without the others."""
     found, hints = signature(function).parameters, get_type_hints(function, include_extras=True)
     return {name: Input.of(name, hints[name], one.default) for name, one in found.items() if name not in others}

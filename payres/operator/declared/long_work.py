@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
@@ -13,6 +13,7 @@ from payres.core.process.worker import cancel_all
 from payres.core.protocol.clock import Clock
 from payres.core.protocol.errors import DomainError, Unavailable, WrongState
 
+T = TypeVar("T")
 log = logging.getLogger("payres.operator")
 
 
@@ -26,7 +27,7 @@ class LongWork(msgspec.Struct):
     done: int = 0
     total: int = 0
     ended_at: int | None = None
-    outcome: Any = None
+    outcome: object = None
     problem: str = ""
     is_stopped: bool = False
 
@@ -43,21 +44,21 @@ class LongWorks:
     def __init__(self, clock: Clock) -> None:
         self.latest: dict[str, LongWork] = {}
         self._clock = clock
-        self._tasks: dict[asyncio.Task[Any], None] = {}  # in order
+        self._tasks: dict[asyncio.Task[object], None] = {}  # in order
 
-    async def run(self, kind: str, actor: str, work: Callable[[LongWork], Awaitable[Any]]) -> Any:
+    async def run(self, kind: str, actor: str, work: Callable[[LongWork], Awaitable[T]]) -> T:
         """The result of the work, whose progress is shown meanwhile. Raises what the work raises."""
         one = self.latest[kind] = LongWork(actor, self._clock.now())
         try:
-            one.outcome = await work(one)
+            one.outcome = outcome = await work(one)
         except BaseException as error:
             one.problem = str(error) if isinstance(error, DomainError) else "The server failed, and its log says how"
             raise
         finally:
             one.ended_at = self._clock.now()
-        return one.outcome
+        return outcome
 
-    def begin(self, kind: str, actor: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    def begin(self, kind: str, actor: str, work: Callable[[], Coroutine[object, None, object]]) -> None:
         """Starts what will `run` a work of this kind, and for which nobody waits. Raises WrongState while one runs."""
         if kind in self.latest and self.latest[kind].ended_at is None:
             raise WrongState(f"A {kind} is under way already")
@@ -66,7 +67,7 @@ class LongWorks:
         self._tasks[task] = None
         task.add_done_callback(partial(self._end, begun))
 
-    def _end(self, begun: LongWork, task: "asyncio.Task[Any]") -> None:
+    def _end(self, begun: LongWork, task: "asyncio.Task[object]") -> None:
         self._tasks.pop(task, None)
         begun.ended_at = self._clock.now()  # another one stands for it once it runs
         if not task.cancelled() and (error := task.exception()) is not None:

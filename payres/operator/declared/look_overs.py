@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 from payres.core.payments import ledger
 from payres.core.payments.quotes import overruled, used_rate
@@ -99,7 +99,7 @@ def of_fee(work: Work, code: str, scale: int, fixed: str = "0", basis_points: in
     return LookOver(f"A fee of {said}?", f"Set {said}", _numbers(rows), facts, risk, set_by)
 
 
-def of_terms(work: Work, name: str, credit_limit: str | None = None, **others: Any) -> LookOver | None:
+def of_terms(work: Work, name: str, credit_limit: str | None = None, **others: object) -> LookOver | None:
     """A risk is a credit limit that doubles, or is above all liquidity in the currency."""
     peer = peers.find_peer(work, name)
     if peer is None:
@@ -117,7 +117,7 @@ def of_terms(work: Work, name: str, credit_limit: str | None = None, **others: A
     return LookOver(question, f"Set {amount}", (), facts, risk, set_by)
 
 
-def of_peer(work: Work, name: str, asset_code: str, asset_scale: int, credit_limit: str = "0", **_: Any) -> LookOver:
+def of_peer(work: Work, name: str, asset_code: str, asset_scale: int, credit_limit: str = "0", **_: object) -> LookOver:
     """A risk is a new currency, or a credit limit above all liquidity in it."""
     asset = Asset(asset_code, asset_scale)
     found = accounts.ASSETS.find(work, code=asset_code, scale=asset_scale)
@@ -127,7 +127,7 @@ def of_peer(work: Work, name: str, asset_code: str, asset_scale: int, credit_lim
 
 
 def of_wallet(
-    work: Work, path: str, asset_code: str, asset_scale: int, public_name: str = "", **_: Any
+    work: Work, path: str, asset_code: str, asset_scale: int, public_name: str = "", **_: object
 ) -> LookOver | None:
     """Of a currency that is new; any other wallet is opened at once."""
     if accounts.ASSETS.find(work, code=asset_code, scale=asset_scale) is not None:

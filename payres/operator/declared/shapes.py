@@ -105,7 +105,7 @@ class Column(NamedTuple):
     listed: bool | Literal["on pages", "in files"] = True
     titles: bool = False
 
-    def cell(self, thing: Any) -> Cell:
+    def cell(self, thing: object) -> Cell:
         """The value of a thing in this column: empty for None; for a list, its texts separated by spaces."""
         found = attrgetter(self.value)(thing) if isinstance(self.value, str) else self.value(thing)
         if isinstance(found, Cell):
@@ -133,7 +133,7 @@ class Shape:
         self,
         show: Callable[[Work, Any], Any] | None,
         *columns: Column,
-        read: Callable[..., Any] | None = None,
+        read: Callable[..., object] | None = None,
         page: str = "",
         name: Callable[[Any], str] | None = None,
         member: str = "",
@@ -168,20 +168,20 @@ class Shape:
         """The parameters of `read`."""
         return [] if self.read is None else [*signature(self.read).parameters][1:]
 
-    def names_of(self, thing: Any) -> dict[str, Any]:
+    def names_of(self, thing: object) -> dict[str, Any]:
         """The members of a struct by which it is found, and the others."""
         members = members_of(thing)
         return members | ({self.names[0]: members[self.member]} if self.member in members else {})
 
-    def find(self, work: Work, **names: Any) -> Any:
+    def find(self, work: Work, **names: object) -> Any:
         """The struct of the thing, which has its names among these, as texts. Raises NotFound."""
         return self.show(work, self.record(work, **names))
 
-    def secrets_of(self, work: Work, **names: Any) -> str:
+    def secrets_of(self, work: Work, **names: object) -> str:
         """A text that is another one after a secret of the thing was set; "" if it has none. Raises NotFound."""
         return digest_of(self.secrets(work, self.record(work, **names))) if self.secrets else ""
 
-    def record(self, work: Work, **names: Any) -> Any:
+    def record(self, work: Work, **names: object) -> object:
         """The record of the thing. Raises NotFound."""
         assert self.read is not None
         kinds = get_type_hints(self.read, include_extras=True)  # with bounds: a number can be too large for SQLite
@@ -193,39 +193,39 @@ class Shape:
             raise nothing_here()
         return self.read(work, **found)
 
-    def changes(self, before: Any, after: Any) -> Sequence[tuple[str, Cell, Cell]]:
+    def changes(self, before: object, after: object) -> Sequence[tuple[str, Cell, Cell]]:
         """The values that are not the same after."""
         rows = zip(facts_of(self.columns, before), facts_of(self.columns, after), strict=True)
         return [(label, was, now) for (label, was), (_, now) in rows if was != now]
 
-    def text(self, thing: Any) -> str:
+    def text(self, thing: object) -> str:
         """A line for each value that is not empty, as a command prints them."""
         columns = [column for column in self.columns if column.listed != "on pages"]
         return labelled(*((label, cell.printed) for label, cell in facts_of(columns, thing) if cell.text))
 
 
-def digest_of(value: Any) -> str:
+def digest_of(value: object) -> str:
     """A short text that is the same for the same value, and for no other."""
     return base64.urlsafe_b64encode(hashlib.sha256(encode(value)).digest()[:18]).decode()
 
 
-def members_of(thing: Any) -> dict[str, Any]:
+def members_of(thing: object) -> dict[str, Any]:
     """The members of a struct by name; none of what is no struct."""
     return asdict(thing) if isinstance(thing, msgspec.Struct) else {}
 
 
-def represent(struct: type[R], *records: object, **made: Any) -> R:
+def represent(struct: type[R], *records: object, **made: object) -> R:
     """A struct from records: the members in `made`, and the others from the first record with a field of the same name,
     or of the name and `_id`; those that are a `Time` as texts, which they are in microseconds UTC."""
     for name, is_time in _members(struct).items():
         if name not in made:
             made[name] = next(getattr(one, key) for one in records for key in (name, f"{name}_id") if hasattr(one, key))
-        if is_time and isinstance(made[name], int):
-            made[name] = format_time(made[name])
+        if is_time and isinstance(at := made[name], int):
+            made[name] = format_time(at)
     return struct(**made)
 
 
-def decimals(asset: Asset, **amounts: int | None) -> dict[str, Any]:
+def decimals(asset: Asset, **amounts: int | None) -> dict[str, str | None]:
     """The amounts, in the minor unit, as texts in units of the asset; None stays."""
     return {name: None if one is None else format_decimal(one, asset) for name, one in amounts.items()}
 
@@ -241,7 +241,7 @@ def fact(label: str, value: str | Callable[[Any], Any], kind: CellKind = "text",
     return Column(label, value, kind, section, listed=False)
 
 
-def facts_of(columns: Iterable[Column], thing: Any) -> list[Fact]:
+def facts_of(columns: Iterable[Column], thing: object) -> list[Fact]:
     return [(column.label, column.cell(thing)) for column in columns]
 
 
@@ -282,7 +282,7 @@ class DataTable(NamedTuple):
         return [(n, column.label.removesuffix(" (UTC)"), place) for n, column, place in found]
 
 
-def make_table(name: str, columns: Sequence[Column], records: Iterable[Any], none: str) -> DataTable:
+def make_table(name: str, columns: Sequence[Column], records: Iterable[object], none: str) -> DataTable:
     return DataTable(name, columns, [[column.cell(one) for column in columns] for one in records], none)
 
 

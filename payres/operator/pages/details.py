@@ -30,7 +30,7 @@ from payres.html.sentences import limit_words
 from payres.operator import assets, audit, deliveries, keys, operators, payments, peers, wallets
 from payres.operator.assets import ASSET
 from payres.operator.audit import told
-from payres.operator.declared.declarations import Operation, declared, operation_of
+from payres.operator.declared.declarations import DeclaredRule, Operation, declared, operation_of
 from payres.operator.declared.shapes import Cell, Column, Shape, facts_of, make_table, path_of
 from payres.operator.deliveries import ATTEMPTS
 from payres.operator.exports import export_statement
@@ -58,19 +58,19 @@ from payres.webhooks.sender import event_view
 FEW: Final = PageQuery(10, None, "older")
 LIVE_SECONDS: Final = 5
 
-Sections = Callable[[Work, OperatorVisit], dict[str, Any]]
+Sections = Callable[[Work, OperatorVisit], dict[str, object]]
 
 
 async def thing_page(visit: OperatorVisit, shape: Shape, more: Sections | None = None) -> Response:
     """The page of a thing: its facts, and a button for each form about it that is not over. With what `more` finds, it
     has a template of its own, named as its section."""
 
-    def unit(work: Work) -> tuple[Any, dict[str, Any]]:
+    def unit(work: Work) -> tuple[object, dict[str, object]]:
         return shape.find(work, **visit.segments), more(work, visit) if more else {}
 
     thing, found = await visit.read(unit)
     about = _offered(visit, shape, thing)
-    shown = {
+    shown: dict[str, Any] = {
         "title": shape.name(thing),
         "facts": facts_of(shape.columns, thing),
         "forms": [(one.form, url) for one, url in about],
@@ -78,22 +78,22 @@ async def thing_page(visit: OperatorVisit, shape: Shape, more: Sections | None =
         "thing": thing,
     }
     section = [part for part in shape.page.split("/") if "{" not in part][-1]
-    return visit.show(f"{section.removesuffix('s')}.html" if more else "thing.html", **shown | found)
+    return visit.show(f"{section.removesuffix('s')}.html" if more else "thing.html", **{**shown, **found})
 
 
-def _offered(visit: OperatorVisit, shape: Shape, thing: Any) -> Sequence[tuple[Operation, str]]:
+def _offered(visit: OperatorVisit, shape: Shape, thing: object) -> Sequence[tuple[Operation, str]]:
     """What the visitor may do with the thing, and is not over, with the URL of each form."""
     about = [(one, one.form) for one in declared() if one.form and one.form.about is shape and visit.may(one)]
     about = sorted((one for one in about if not one[1].is_over(thing)), key=lambda one: "amount" not in one[0].inputs)
     return [(one, f"{ADMIN_ROOT}{form.url_of(visit.segments)}") for one, form in about]
 
 
-def _listed(work: Work, rule: Any, **given: Any) -> Any:
+def _listed(work: Work, rule: DeclaredRule, **given: object) -> Any:
     """The result of an operation that lists."""
     return operation_of(rule).run(work, given).result
 
 
-def _of_wallet(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+def _of_wallet(work: Work, visit: OperatorVisit) -> dict[str, object]:
     path = visit.segments["wallet"]
     own_keys = _listed(work, keys.list_keys, wallet=path)
     moved = [*_listed(work, payments.list_payments, page=FEW, wallet=path, used=True)]
@@ -113,7 +113,7 @@ def _of_wallet(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     }
 
 
-def _access(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+def _access(work: Work, visit: OperatorVisit) -> dict[str, object]:
     """The owner of a wallet, with what helps to sign in."""
     record = require_owner(work, visit.segments["wallet"])
     shown = WALLET_OWNER.show(work, record)
@@ -132,7 +132,7 @@ def _balance(work: Work, path: str) -> Cell:
     return dict(facts_of(WALLET.columns, WALLET.find(work, wallet=path)))["Balance"]
 
 
-def _of_owner(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+def _of_owner(work: Work, visit: OperatorVisit) -> dict[str, object]:
     record = require_owner(work, visit.segments["wallet"])
     own, notices = wallets_of(work, record.id), ADDRESSES.get(work, record.id)
     entries = _listed(work, audit.list_entries, page=FEW, object_=record.name)
@@ -187,7 +187,7 @@ EVENT_COLUMNS: Final = (
 )
 
 
-def _of_payment(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+def _of_payment(work: Work, visit: OperatorVisit) -> dict[str, object]:
     history = operation_of(show_payment).run(work, {"id": visit.segments["id"]})
     payment = history.payment
     rows = [(event, one) for event in history.events for one in event.deliveries or (None,)]
@@ -211,7 +211,7 @@ def _indented(json: bytes) -> str:
 VERBS: Final = dict.fromkeys(("expired", "denied"), "asked to pay") | dict.fromkeys(("lapsed", "revoked"), "could pay")
 
 
-def _of_grant(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+def _of_grant(work: Work, visit: OperatorVisit) -> dict[str, object]:
     grant, english = GRANT.find(work, **visit.segments), Language("en", work.now)
     own, spending = work.urls.wallet_path(grant.wallet_address or ""), spending_under(grant)
     paid = _listed(work, payments.list_payments, page=FEW, grant=grant.id)
@@ -229,7 +229,7 @@ def _of_grant(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     }
 
 
-def _of_peer(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+def _of_peer(work: Work, visit: OperatorVisit) -> dict[str, object]:
     name = visit.segments["name"]
     record, columns = (
         peers.require_peer(work, name),
@@ -247,7 +247,7 @@ def _of_peer(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     }
 
 
-def _of_asset(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+def _of_asset(work: Work, visit: OperatorVisit) -> dict[str, object]:
     record = assets.require_asset(work, visit.segments["code"], int(visit.segments["scale"]))
     rates = [one for one in _listed(work, assets.list_rates) if record.code in {one.base, one.counter}]
     lacking, own = lacking_rates(work), {record.code}
@@ -279,7 +279,7 @@ SIGN_IN_COLUMNS: Final = (
 )
 
 
-def _of_operator(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+def _of_operator(work: Work, visit: OperatorVisit) -> dict[str, object]:
     account = OF_OPERATORS, operators.require_operator(work, visit.segments["name"]).id
     browsers, sign_ins = open_sessions(work, *account, work.now), last_sign_ins(work, *account, work.now)
     return {
@@ -288,7 +288,7 @@ def _of_operator(work: Work, visit: OperatorVisit) -> dict[str, Any]:
     }
 
 
-def _of_webhook(work: Work, visit: OperatorVisit) -> dict[str, Any]:
+def _of_webhook(work: Work, visit: OperatorVisit) -> dict[str, object]:
     def sent(event_id: str) -> str | None:
         event = find_event(work, event_id)
         return None if event is None else _indented(encode(event_view(event)))

@@ -1,8 +1,8 @@
 """The page of what waits: what is for operators first, then what is tried again by itself, a row for each cause."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from starlette.responses import Response
 
@@ -25,7 +25,6 @@ from payres.operator.pages.sign_in import OperatorVisit
 from payres.operator.store.due_work import DUE_KINDS, WaitingRow
 from payres.operator.wallets import keep_wallet_factors
 
-DeclaredRule = Callable[..., Any]
 FEW: Final = 5  # things of one cause that are shown
 YOURS: Final = ("set aside", "can be kept")
 
@@ -71,7 +70,7 @@ def _waiting(work: Work, visit: OperatorVisit, row: WaitingRow, rows: Sequence[W
     if one.kind == "removal":
         return _waiting_removal(work, visit, row, language)
     things = [due(work, each) for each in rows]
-    rules: list[DeclaredRule] = [due_work.retry] * (one.kind in DUE_KINDS) + [due_work.give_up] * (one.kind in GIVE_UP)
+    rules = [due_work.retry] * (one.kind in DUE_KINDS) + [due_work.give_up] * (one.kind in GIVE_UP)
     all_of_it = "all" if one.count > 1 else "it"
     forms = [
         (form._replace(title=form.title or f"Try {all_of_it} now"), url) for form, url in visit.forms(rules, id=one.id)

@@ -4,7 +4,7 @@ concerns."""
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, get_origin
+from typing import Final, Literal, NamedTuple, get_origin
 
 from payres.core.protocol.errors import DomainError, InvalidAmount, SignInFailed
 from payres.core.store.work import Work
@@ -48,7 +48,7 @@ class FormSubject(NamedTuple):
     """What a form is about: a thing of this shape, None for something new; and the path of the next page."""
 
     shape: Shape | None
-    thing: Any
+    thing: object
     back: str
 
     @property
@@ -80,7 +80,7 @@ class FormFields:
     def __len__(self) -> int:
         return len(self._inputs)
 
-    def present(self, thing: Any) -> dict[str, str]:
+    def present(self, thing: object) -> dict[str, str]:
         """What the fields show of the thing, as texts; nothing if the form is about something new."""
         present = {} if thing is None else self.form.present(thing)
         return {one.name: one.filled(present[one.name]) for one in self if one.name in present}
@@ -89,7 +89,7 @@ class FormFields:
         self,
         form: Mapping[str, str] = {},
         problems: Mapping[str, str] = {},
-        thing: Any = None,
+        thing: object = None,
         is_looked_over: bool = False,
     ) -> Sequence[Field]:
         """The fields; secrets have their values only where these are looked over, to be sent again."""
@@ -121,7 +121,7 @@ class FormFields:
             )
         return found
 
-    def with_offers(self, work: Work, fields: Sequence[Field], thing: Any, form: Form) -> Sequence[Field]:
+    def with_offers(self, work: Work, fields: Sequence[Field], thing: object, form: Form) -> Sequence[Field]:
         """The fields with what they offer for the thing, all of it marked until a form was sent, but none that offers
         nothing."""
         offers = {one.name: one.extra["offers"](work, thing) for one in self if "offers" in one.extra}
@@ -136,9 +136,9 @@ class FormFields:
                 found.append(field)
         return found
 
-    def read(self, work: Work, segments: Mapping[str, str], form: Form) -> dict[str, Any]:
+    def read(self, work: Work, segments: Mapping[str, str], form: Form) -> dict[str, object]:
         """The arguments of the operation, without empty optional ones and what a change leaves as it is."""
-        typed: dict[str, Any] = dict(segments)
+        typed: dict[str, object] = dict(segments)
         for one in self:
             text, was = plain_lines(form.get(one.name, "")), form.get(f"{WAS}{one.name}")
             was = was if self.operation.method == "PATCH" else None

@@ -1,9 +1,9 @@
 """The page of health: each finding with what puts it right, as a button or a field where there is one."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from starlette.responses import Response
 
@@ -14,7 +14,7 @@ from payres.html.html import operators_language
 from payres.html.sentences import capital, ended
 from payres.operator import backups, ledger, mail, webhooks
 from payres.operator.assets import set_rate
-from payres.operator.declared.declarations import OperationForm
+from payres.operator.declared.declarations import DeclaredRule, OperationForm
 from payres.operator.declared.shapes import path_of
 from payres.operator.pages.fields import Field
 from payres.operator.pages.server import REFRESH_SECONDS
@@ -29,14 +29,14 @@ COMMAND: Final = re.compile("`[^`]*`")
 URL: Final = re.compile(r"https?://[^\s()]*[^\s().,;:]")
 BACKUPS: Final = ("backup", "broken", "failed")
 # What puts a finding right, by the first word of its subject: operations, each with the words of its button.
-REMEDIES: Final[Mapping[str, Sequence[tuple[Callable[..., Any], str]]]] = {
+REMEDIES: Final[Mapping[str, Sequence[tuple[DeclaredRule, str]]]] = {
     "peer": ((look, "Try it now"), (change_peer, "Change its terms")),
     **dict.fromkeys(BACKUPS, ((backups.make, "Back up now"),)),
     "ledger": ((ledger.check, "Check it now"),),
     "webhook": ((webhooks.test, "Send a test"),),
 }
 # Those with a field on the page itself.
-ASKED: Final[Mapping[str, tuple[Callable[..., Any], str, Field]]] = {
+ASKED: Final[Mapping[str, tuple[DeclaredRule, str, Field]]] = {
     "mail": (mail.test, "Send it", Field("address", "Send a test to", "text", "", is_required=True, longest=200)),
     "rate": (set_rate, "Look it over", Field("rate", "One {} buys", "amount", "", is_required=True)),
 }

@@ -11,6 +11,7 @@ from payres.core.protocol.errors import DomainError, NotFound
 from payres.core.protocol.limits import DEFAULT_PAGE, MAX_PAGE
 from payres.core.protocol.urls import ADMIN_ROOT
 from payres.core.protocol.wire import List, Page
+from payres.core.store.rows import PageQuery
 from payres.core.store.work import Work
 from payres.html.exports import Export, attachment, send_export
 from payres.html.html import HEADERS, redirect
@@ -87,7 +88,8 @@ async def show_list(visit: OperatorVisit, operation: Operation) -> Response:
         if field not in filters:
             raise
         problems = {field: ended(str(note_error(request, error)))}
-    count = given["page"].count if operation.is_paged else DEFAULT_PAGE
+    page = given.get("page")
+    count = page.count if isinstance(page, PageQuery) else DEFAULT_PAGE
     rows = Field("first", "Rows", "choice", str(count), [*{str(n): n for n in (*COUNTS, count)}], is_required=True)
     title = listing.title.format(**visit.segments)
     if non_empty.get(FORMAT) == "csv" and not problems:

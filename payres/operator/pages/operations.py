@@ -57,7 +57,7 @@ class ChangedSince(WrongState):
 class _Rehearsed(Exception):
     """Ends the unit of a rehearsal, so that nothing of it is stored; it has the thing as it would be."""
 
-    def __init__(self, thing: Any) -> None:
+    def __init__(self, thing: object) -> None:
         self.thing = thing
 
 
@@ -155,19 +155,19 @@ class OperationPage:
             visit.request, visit.session
         )
 
-    async def _carry_out(self, visit: OperatorVisit, form: Form) -> tuple[Any, FormSubject]:
+    async def _carry_out(self, visit: OperatorVisit, form: Form) -> tuple[object, FormSubject]:
         """Runs the operation once; returns its answer, and the subject after it."""
         operation, once = self.operation, form.get(ONCE, "")
         is_once = operation.because or ONCE in form  # buttons that press have no id
 
-        def unit(work: Work) -> tuple[Any, FormSubject]:
+        def unit(work: Work) -> tuple[object, FormSubject]:
             if is_once:
                 _check_unused(work, once)  # stops the second of two simultaneous clicks
                 use_form(work, once, work.now)
             answer = self._run(work, visit, form)
             return answer, self._after(work, visit, answer)
 
-        def before(work: Work) -> dict[str, Any]:
+        def before(work: Work) -> dict[str, object]:
             if is_once:
                 _check_unused(work, once)
             if self._is_changed(work, visit, form):
@@ -185,14 +185,14 @@ class OperationPage:
                 await visit.write(lambda work: use_form(work, once, work.now))
             return answer, await visit.read(partial(self._after, visit=visit, answer=answer))
 
-    async def _begin(self, visit: OperatorVisit, given: Mapping[str, Any]) -> None:
+    async def _begin(self, visit: OperatorVisit, given: Mapping[str, object]) -> None:
         """Leaves the operation to the server. Raises what its plan raises, WrongState while one runs."""
         await visit.read(lambda work: self.form.plan(work, **given))
         actor, background = await in_background(visit)
         begin = operator_of(visit.context).long_works.begin
         begin(self.form.begins, actor, lambda: self.operation.function(background, **given))
 
-    def _run(self, work: Work, visit: OperatorVisit, form: Form) -> Any:
+    def _run(self, work: Work, visit: OperatorVisit, form: Form) -> object:
         """The answer of an operation of one unit. Raises what it refuses, and what says that others were here."""
         if self.form.changes:
             check_unchanged(form, self.fields.present(self._thing(work, visit)))
@@ -253,11 +253,11 @@ class OperationPage:
         about = self.form.about if self.operation.shows_secret or self._secret else None
         return about.secrets_of(work, **visit.segments) if about else ""
 
-    def _thing(self, work: Work, visit: OperatorVisit) -> Any:
+    def _thing(self, work: Work, visit: OperatorVisit) -> object:
         """What the form is about, None for something new. Raises NotFound, WrongState."""
         return self.form.about.find(work, **visit.segments) if self.form.about else None
 
-    def _left(self, work: Work, visit: OperatorVisit) -> Any:
+    def _left(self, work: Work, visit: OperatorVisit) -> object:
         """The same after the operation; None if it is gone."""
         with suppress(NotFound, WrongState):
             return self._thing(work, visit)
@@ -267,18 +267,18 @@ class OperationPage:
         """The subject before the operation."""
         return self._with_back(visit, self.form.about, self._thing(work, visit))
 
-    def _after(self, work: Work, visit: OperatorVisit, answer: Any) -> FormSubject:
+    def _after(self, work: Work, visit: OperatorVisit, answer: object) -> FormSubject:
         """The subject after the operation: what is new, or gone, is as the answer shows it."""
         return self._with_back(visit, self.form.about or self.operation.shows, self._left(work, visit) or answer)
 
-    def _with_back(self, visit: OperatorVisit, shape: Shape | None, thing: Any) -> FormSubject:
+    def _with_back(self, visit: OperatorVisit, shape: Shape | None, thing: object) -> FormSubject:
         back = self.form.back or (shape.page if shape and shape.page else self.form.lists)
         members = (shape.names_of(thing) if shape else {}) | dict(visit.segments)
         path = _filled(back, members) if isinstance(back, str) else back(thing)
         return FormSubject(shape, thing, path or ADMIN_ROOT)
 
     async def _render(
-        self, visit: OperatorVisit, form: Form, problems: Mapping[str, str], status: int, then: Any = None
+        self, visit: OperatorVisit, form: Form, problems: Mapping[str, str], status: int, then: object = None
     ) -> Response:
         values = await visit.read(lambda work: self._values(work, visit, form, problems))
         subject: FormSubject = values["subject"]
@@ -328,10 +328,10 @@ class OperationPage:
         return f"{visit.request.scope['raw_path'].decode('ascii')}?{urlencode(typed)}"
 
 
-class Sentence(dict[str, Any]):
+class Sentence(dict[str, object]):
     """The words of the sentence on what a form has done: members of the answer and the thing, and its name."""
 
-    def __init__(self, subject: FormSubject, answer: Any) -> None:
+    def __init__(self, subject: FormSubject, answer: object) -> None:
         super().__init__(members_of(subject.thing) | members_of(answer))
         self._subject = subject
 
@@ -354,7 +354,7 @@ def say(visit: OperatorVisit, done: Done) -> None:
     operator_of(visit.context).said[visit.session] = done
 
 
-def _filled(path: str, members: Mapping[str, Any]) -> str:
+def _filled(path: str, members: Mapping[str, object]) -> str:
     """The path of a page, with these in place of its placeholders."""
     parts = path.split("/")[1:]
     return path_of(*(str(members[part[1:-1]]) if part.startswith("{") else part for part in parts)) if path else ""

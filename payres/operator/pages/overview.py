@@ -73,13 +73,14 @@ async def page(visit: OperatorVisit) -> Response:
 
 def _read_database(work: Work, visit: OperatorVisit, language: Language) -> dict[str, Any]:
     """The values that the page reads from the database, from one snapshot."""
-    status, assets, balances = read_status(work, is_running=True), dict[str, Asset](), dict[str, dict[str, Any]]()
+    status, assets = read_status(work, is_running=True), dict[str, Asset]()
+    balances = dict[str, dict[str, str | Cell]]()
     for one in status.balances:
         asset = Asset(one.asset_code, one.asset_scale)
         is_first = assets.get(asset.code, asset) == asset
         name = asset.code if is_first else f"{asset.code} {asset.scale}"
         assets[name] = asset
-        row = balances.setdefault(name, dict.fromkeys(KINDS, "") | {"name": name, "wallets": "no wallets"})
+        row = balances.setdefault(name, {**dict.fromkeys(KINDS, ""), "name": name, "wallets": "no wallets"})
         row[one.kind] = one.balance
         if one.kind == "wallet":
             count = f"{one.accounts:,} wallet{'' if one.accounts == 1 else 's'}"

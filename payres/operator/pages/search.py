@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
 from starlette.responses import Response
@@ -56,7 +56,7 @@ async def page(visit: OperatorVisit) -> Response:
     )
 
 
-def _look(work: Work, text: str) -> tuple[SearchResults, Sequence[Word], list[dict[str, Any]]]:
+def _look(work: Work, text: str) -> tuple[SearchResults, Sequence[Word], list[dict[str, str]]]:
     """What has every word; the words; and what each of two words alone would find, or another amount near one."""
     words = read_words(work, text)
     if len(words) != 2:  # each word more would be one more search
@@ -69,13 +69,13 @@ def _look(work: Work, text: str) -> tuple[SearchResults, Sequence[Word], list[di
     return results_of(work, found), words, ways
 
 
-def _way(said: str, query: str, found: Mapping[str, Sequence[Any]], why: str) -> dict[str, Any]:
+def _way(said: str, query: str, found: Mapping[str, Sequence[object]], why: str) -> dict[str, str]:
     numbers = [len(rows) for rows in found.values()]
     more = " and more" if max(numbers) > MOST else ""
     return {"words": said, "url": _url(query), "count": f"{sum(min(one, MOST) for one in numbers)}{more}", "why": why}
 
 
-def _near(work: Work, word: Word, other: Word, with_other: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+def _near(work: Work, word: Word, other: Word, with_other: Mapping[str, Sequence[object]]) -> dict[str, str]:
     """The other word, with which these are found, and the whole amounts around this one."""
     asset, value, _ = word.worths[-1]
     unit = 10**asset.scale

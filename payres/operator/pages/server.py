@@ -1,8 +1,8 @@
 """The pages of the server itself: its backups, the ledger check, and the settings in effect."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from starlette.responses import Response
@@ -15,9 +15,9 @@ from payres.html.preferences import chosen_zone, clocks
 from payres.html.settings import PageSettings
 from payres.operator import operators
 from payres.operator.backups import BACKUP, NONE, list_backups, make
-from payres.operator.declared.declarations import operation_of
+from payres.operator.declared.declarations import DeclaredRule, operation_of
 from payres.operator.declared.shapes import Cell, Column, DataTable, format_size, make_table
-from payres.operator.ledger import check
+from payres.operator.ledger import LedgerCheck, check
 from payres.operator.pages.fields import FormFields
 from payres.operator.pages.lists import show_list
 from payres.operator.pages.sign_in import OperatorVisit
@@ -72,13 +72,13 @@ def _schedule(found: Settings) -> str:
 async def check_page(visit: OperatorVisit) -> Response:
     """What the last check that was begun here has found, and how far one is that is under way."""
     latest = operator_of(visit.context).long_works.latest.get("check")
-    checks = latest.outcome.checks if latest and latest.outcome else ()
+    checks = latest.outcome.checks if latest and isinstance(latest.outcome, LedgerCheck) else ()
     table = make_table("Ledger check", CHECK_COLUMNS, checks, "Nobody has begun one here since the server started")
     about = "The server also checks by itself all the time, and takes no payments when something does not hold."
     return _show(visit, check, table, [about])
 
 
-def _show(visit: OperatorVisit, rule: Callable[..., Any], table: DataTable, about: Sequence[str]) -> Response:
+def _show(visit: OperatorVisit, rule: DeclaredRule, table: DataTable, about: Sequence[str]) -> Response:
     """A page that looks again by itself while a long work, which the form of the rule begins, is under way."""
     operation = operation_of(rule)
     form = operation.form

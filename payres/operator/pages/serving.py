@@ -6,7 +6,7 @@ The router refuses hosts outside `admin_hosts`. Every response is a page or a re
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
@@ -43,7 +43,7 @@ register_url_convertor("page", PageConvertor())
 
 FACTOR_PAGES: Final = FactorPages(OPERATOR_SIGN_IN, f"{ADMIN_ROOT}/security")
 # Hand-written pages; `admin_pages` adds the lists and forms of operations.
-PAGES: Final[Mapping[str, Callable[..., Any]]] = {
+PAGES: Final[Mapping[str, Callable[..., Awaitable[Response]]]] = {
     "": overview.page,
     "/link/{secret:secret}": OPERATOR_SIGN_IN.follow_link,
     "/wallets/{wallet}/statement": partial(send_file, rule=export_statement),
@@ -67,9 +67,9 @@ def page_routes() -> Sequence[Route]:
     return [Route(path, {"GET": _handler(page)}, is_json=False, takes_all=True) for path, page in pages]
 
 
-def admin_pages() -> Mapping[str, Callable[..., Any] | Place]:
+def admin_pages() -> Mapping[str, Callable[..., Awaitable[Response]] | Place]:
     """The page of each path. Paths with variables come after literal paths that they would match."""
-    pages: dict[str, Callable[..., Any] | Place] = {**thing_pages(), **PAGES, **FACTOR_PAGES.places()}
+    pages: dict[str, Callable[..., Awaitable[Response]] | Place] = {**thing_pages(), **PAGES, **FACTOR_PAGES.places()}
     pages |= PasskeyPages(FACTOR_PAGES).places()
     for one in declared():
         if one.listing and one.listing.title:
@@ -80,7 +80,7 @@ def admin_pages() -> Mapping[str, Callable[..., Any] | Place]:
     return {f"{ADMIN_ROOT}{path.removeprefix(ADMIN_ROOT)}": page for path, page in found}
 
 
-def _handler(found: Callable[..., Any] | Place) -> Handler:
+def _handler(found: Callable[..., Awaitable[Response]] | Place) -> Handler:
     if isinstance(found, Place):
         answer: Handler = partial(answer_place, OPERATOR_SIGN_IN, place=found)
     else:

@@ -26,7 +26,7 @@ from payres.core.store.work import Work
 from payres.html.forms import Form
 from payres.html.html import SHARED, render
 from payres.operator import operators
-from payres.operator.declared.declarations import Operation, OperationForm, declared, operation_of
+from payres.operator.declared.declarations import DeclaredRule, Operation, OperationForm, declared, operation_of
 from payres.operator.roles import beyond, may, scopes_of
 from payres.operator.services import operator_of
 from payres.operator.store.operators import OF_OPERATORS, OPERATORS, OperatorRecord
@@ -55,7 +55,7 @@ class OperatorVisit(Visit, frozen=True):
         """Whether the operator's role does all of these."""
         return all(may(self.operator, one.scopes) for one in operations)
 
-    def forms(self, rules: Iterable[Callable[..., Any]], **names: str) -> Sequence[tuple[OperationForm, str]]:
+    def forms(self, rules: Iterable[DeclaredRule], **names: str) -> Sequence[tuple[OperationForm, str]]:
         """The forms of those operations that the operator may do, about the thing with these names, and their URLs."""
         found = [(one, one.form) for one in map(operation_of, rules) if one.form]
         return [(form, ADMIN_ROOT + form.url_of(names)) for operation, form in found if self.may(operation)]

@@ -1,7 +1,7 @@
 """SQL of incoming and outgoing payments together, as operators see them."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -90,7 +90,7 @@ def page_of_payments(
     """A page, newest first. There are indexes by wallet and by grant; other filters are applied to each row. None
     matches all. Times are microseconds, amounts are in the wallet's minor unit. A counterpart is the id of a local
     wallet, or the beginning of the URL of a remote payee or bill."""
-    conditions: dict[str, Any] = {
+    conditions: dict[str, object] = {
         "p.wallet_address_id = ?": wallet_id,
         "p.grant_id = ?": grant_id,
         "p.direction = ?": direction,
@@ -128,7 +128,7 @@ def payments_in_order(
     return PAYMENTS.list(tx, f"WHERE {where} ORDER BY p.id LIMIT ?", *values, rows)
 
 
-def _counterpart(given: int | str | None) -> dict[str, Any]:
+def _counterpart(given: int | str | None) -> dict[str, object]:
     return {_COUNTERPART_THERE: (given, given)} if isinstance(given, str) else {_COUNTERPART_HERE: given}
 
 

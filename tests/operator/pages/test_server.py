@@ -13,6 +13,7 @@ from payres.core.store.migrations import require_payres
 from payres.operator.declared.long_work import LongWork
 from payres.operator.services import operator_of
 from payres.operator.store.operators import OPERATORS
+from payres.operator.upkeep.backup_and_restore import MadeBackup
 from tests.helpers import wait_until
 from tests.instance import Instance, run_instance
 from tests.operator.pages.browser import PASSWORD, Browser, words_of
@@ -52,7 +53,9 @@ def press(browser: Browser, page: str, path: str, choice: str) -> httpx2.Respons
 def test_backup_is_made_beside_the_page_and_listed(payres: Instance, ann: Browser, made: str) -> None:
     [row, *_] = ann.rows("/admin/backups")
     assert (row["State"], row["By"], row["File"]) == ("checked", "ann", made)
-    assert (latest(payres, "backup").outcome.backup.endswith(made), latest(payres, "backup").problem) == (True, "")
+    outcome = latest(payres, "backup").outcome
+    assert isinstance(outcome, MadeBackup)
+    assert (outcome.backup.endswith(made), latest(payres, "backup").problem) == (True, "")
     assert 'http-equiv="refresh"' not in ann.get("/admin/backups").text
     [newest, *_] = ann.rows("/admin/audit-log")
     assert (newest["Who"], newest["Did what"]) == ("page:ann", "database.backup")
