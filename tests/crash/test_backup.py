@@ -138,17 +138,18 @@ def template(memory: Path) -> Path:
 
 @pytest.fixture
 def deaths(template: Path, memory: Path, compiled: Compile, request: pytest.FixtureRequest) -> list[Path]:
-    """The database of each restore that died one call later than the one before, and of the last, which did not. Of
-    those that left the same files, the first stands for all."""
+    """The database as a restore leaves it that dies before one of its calls, one call later each, and as one that does
+    not. Of those with the same files, the first stands for all."""
     if request.param == "damaged":
         (template / "payres.db").write_bytes(b"damaged" * 1000)
         (template / "payres.db-wal").write_bytes(b"log" * 1000)
-    program = Path(__file__).with_name("restore_and_die.py")
+    program = Path(__file__).with_name("restore_in_steps.py")
     command = [sys.executable, str(program), str(template), str(memory / "backup.db")]
-    folder, environment = memory / "deaths", {**os.environ, "LD_PRELOAD": str(compiled("death_at_call.c"))}
+    folder, environment = memory / "deaths", {**os.environ, "LD_PRELOAD": str(compiled("copy_at_calls.c"))}
     folder.mkdir()
     subprocess.run([*command, str(folder), str(NOW)], check=True, env=environment)
-    found = sorted(folder.iterdir(), key=lambda death: int(death.name))
+    whole, *died = sorted(folder.iterdir(), key=lambda death: int(death.name))
+    found = [*died, whole]
     assert len(found) > 30
     left = {tuple((file.name, file.read_bytes()) for file in sorted(death.iterdir())): death for death in found[::-1]}
     return [death / "payres.db" for death in reversed(left.values())]

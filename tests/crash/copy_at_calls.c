@@ -1,29 +1,43 @@
-/* A death at a chosen moment: preloaded into a process, it ends that with SIGKILL before the N-th call that changes the
- * disk, counted from die_at_call(N). Zero, as at the start, ends nothing. Of writes to one file in a row, the first two
- * count: the file is then empty or cut short, and before the third it is no other. */
+/* What a death would leave at each moment: preloaded into a process, it copies a folder before each call that changes the
+ * disk, from copy_at_calls(folder, copies) on, to copies/1, copies/2 and so on; NULL ends that. Of writes to one file in a
+ * row, the first two count: the file is then empty or cut short, and before the third it is no other. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <signal.h>
+#include <limits.h>
+#include <spawn.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-static int calls_left = 0;
+static const char *copied, *copies; /* folders */
+static int calls = 0;
 static int written = -1; /* the file that the last call has written to */
 static int in_a_row = 0;
 
-void die_at_call(int number)
+void copy_at_calls(const char *folder, const char *to)
 {
-    calls_left = number;
+    copied = folder;
+    copies = to;
     written = -1;
 }
 
 static void count_one(void)
 {
+    char copy[PATH_MAX];
+    char *command[] = {"cp", "-a", (char *)copied, copy, NULL}; /* with what two names share */
+    pid_t child;
+    int status;
+
     written = -1;
-    if (calls_left > 0 && --calls_left == 0)
-        kill(getpid(), SIGKILL);
+    if (copied == NULL)
+        return;
+    snprintf(copy, sizeof copy, "%s/%d", copies, ++calls);
+    if (posix_spawnp(&child, "cp", NULL, NULL, command, environ) || waitpid(child, &status, 0) != child || status)
+        abort();
 }
 
 static void count_write(int fd, size_t length)
