@@ -13,6 +13,7 @@ from tests.instance import Instance, run_instance
 ARGUMENTS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    "--js-flags=--no-opt --no-maglev",  # scripts run once on each page: what compiles them more does not pay
 )
 TIMEOUT_MS = TIMEOUT * 1000
 PASSWORD = "correct horse"
