@@ -18,9 +18,11 @@ import httpx2
 import pytest
 from argon2 import PasswordHasher
 from hypothesis import settings
+from jinja2 import FileSystemBytecodeCache
 
 from payres.core.store import connections
 from payres.core.store.work import Work
+from payres.html import html
 from payres.settings import settings_with
 from payres.testing.peering import peer
 from tests.helpers import PROPERTY_EXAMPLES, ROOT, TIMEOUT, refusal, set_system_config
@@ -95,9 +97,12 @@ LONGEST = (
 )
 
 
-def pytest_sessionstart() -> None:
-    """Collects no garbage among the tests: there is none, and looking for it takes as long as making them."""
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Collects no garbage among the tests: there is none, and looking for it takes as long as making them. And keeps
+    compiled templates for other processes, and for the next run."""
     gc.disable()
+    if cache := getattr(session.config, "cache", None):
+        html._environment().bytecode_cache = FileSystemBytecodeCache(str(cache.mkdir("templates")))
 
 
 def pytest_collection_finish() -> None:
