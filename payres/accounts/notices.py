@@ -94,7 +94,7 @@ def mark_of(password_hash: str | None) -> str:
     return hash_secret(password_hash or "").hex()[:16]
 
 
-def _gather_notice(work: Work, address: AddressRecord, kind: str, item: dict[str, Any]) -> None:
+def _gather_notice(work: Work, address: AddressRecord, kind: str, item: Mapping[str, object]) -> None:
     """Adds what happened to the mail of this kind that is not due yet, as one that is due may be on its way; else to a
     new one, in an hour."""
     prefix = f"more:{kind}:{address.owner_id}"
@@ -109,7 +109,7 @@ def _gather_notice(work: Work, address: AddressRecord, kind: str, item: dict[str
         mail.insert_mail(work, address, kind, data, f"{prefix}:{number:020}", work.now + HOUR)
 
 
-def add_item(work: Work, waiting: MailRecord, item: Any) -> None:
+def add_item(work: Work, waiting: MailRecord, item: object) -> None:
     """Adds to a mail that waits, unless that tells it already."""
     items = [*waiting.data["items"], item]
     if item not in waiting.data["items"]:

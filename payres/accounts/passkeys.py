@@ -307,7 +307,7 @@ def verify(work: Work, kind: Kind, answer: str, secret: PasskeySecret, browser: 
     passkey = PASSKEY_TABLE.find(work, credential_id=read.raw_id)
     if passkey is None or getattr(passkey, kind.column) is None or read.response.user_handle != passkey.user_handle:
         raise refused(UNKNOWN)
-    key = CoseKey.parse(cast(Mapping[int, Any], cbor.decode(passkey.public_key)))
+    key = CoseKey.parse(cast(Mapping[int, object], cbor.decode(passkey.public_key)))
     credential = AttestedCredentialData.create(Aaguid.NONE, passkey.credential_id, key)
     _checked(
         work.urls,

@@ -6,9 +6,9 @@ Idempotency-Keys, or says that it has no such payment.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 from msgspec.structs import replace
 
@@ -109,7 +109,7 @@ class _Attempt:
             await self._move("paid")
         return failed
 
-    async def _ask(self, call: Callable[[str], Coroutine[Any, Any, T]]) -> T:
+    async def _ask(self, call: Callable[[str], Awaitable[T]]) -> T:
         """The result of a call with the token, in the time of the attempt. One that has expired is rotated, which takes
         its own time: the new one would be lost with the answer."""
         asked = self._asked

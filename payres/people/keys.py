@@ -1,7 +1,7 @@
 """Public keys of the owner's own programs, which request grants as the wallet itself."""
 
 import re
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -90,7 +90,7 @@ def _key_of_pem(data: bytes) -> JWK:
 
 def _only_key(data: bytes) -> JWK:
     try:
-        found: Any = msgspec.json.decode(data)
+        found: object = msgspec.json.decode(data)
     except (ValueError, RecursionError) as error:
         raise _refused("unreadable") from error
     if isinstance(found, dict) and isinstance(found.get("keys"), list):

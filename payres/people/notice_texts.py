@@ -16,7 +16,9 @@ from html import unescape
 from string import Formatter
 from typing import Any, Final, NamedTuple
 
+import msgspec
 from markupsafe import Markup
+from msgspec.structs import replace
 
 from payres.accounts.browser_names import A_BROWSER
 from payres.accounts.notices import GATHERED, link_token, stop_token
@@ -41,6 +43,7 @@ from payres.html.sentences import failure_of, limit_words, what_it_reads
 from payres.html.settings import PageSettings
 from payres.people.activity import Reader, WalletMovement
 from payres.people.standing_order_pages import changes_of
+from payres.people.standing_orders import Plan
 from payres.people.store.activity import received_between, statement
 from payres.people.store.refunds import REFUNDS, RefundRecord
 
@@ -313,9 +316,8 @@ def _order(language: Language, data: Data) -> dict[str, Any]:
 
 def _changes(language: Language, was: Data, now: Data) -> str | None:
     """What of a standing order was changed, each thing as it was and as it is; None if nothing was."""
-    claimed = [
-        {**one, "payee": _claimed(one["payee"], one["host"]), "note": _claimed(one["note"], "…")} for one in (was, now)
-    ]
+    plans = (msgspec.convert(one, Plan) for one in (was, now))
+    claimed = [replace(one, payee=_claimed(one.payee, one.host), note=_claimed(one.note, "…")) for one in plans]
     return "; ".join(f"{before} → {after}" for _, before, after in changes_of(language, *claimed)) or None
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -338,24 +338,24 @@ async def show_draft(visit: OwnerVisit, error: DomainError | None = None) -> Res
     )
 
 
-def changes_of(language: Language, was: Mapping[str, Any], now: Mapping[str, Any]) -> Sequence[tuple[str, str, str]]:
+def changes_of(language: Language, was: rules.Plan, now: rules.Plan) -> Sequence[tuple[str, str, str]]:
     """What of a standing order differs between two plans: what it is, as it was, and as it is."""
     before, after = _plan_words(language, was), _plan_words(language, now)
-    differs = [one for one in before if before[one] != after[one] or (one == "payee" and was["to"] != now["to"])]
+    differs = [one for one in before if before[one] != after[one] or (one == "payee" and was.to != now.to)]
     return [(language.say(PLAN_LABELS[one]), before[one], after[one]) for one in differs]
 
 
-def _plan_words(language: Language, plan: Mapping[str, Any]) -> dict[str, str]:
+def _plan_words(language: Language, plan: rules.Plan) -> dict[str, str]:
     """What the owner has chosen of a standing order."""
-    say, asset = language.say, Asset(plan["asset_code"], plan["asset_scale"])
+    say, asset = language.say, Asset(plan.asset_code, plan.asset_scale)
     return {
-        "amount": f"{asset.code} {language.grouped(plan['amount'], asset)}",
-        "fixed": say("what leaves your wallet") if plan["fixed"] == "send" else say("what arrives"),
-        "payee": f"{plan['payee']} ({plan['host']})",
-        "every": say(DURATIONS[plan["every"]]),
-        "first": language.date(plan["first"]) if plan["first"] else say("paused"),
-        "ends": say("until {day}", day=language.date(plan["ends"])) if plan["ends"] else say("no last day"),
-        "note": f"“{plan['note']}”",
+        "amount": f"{asset.code} {language.grouped(plan.amount, asset)}",
+        "fixed": say("what leaves your wallet") if plan.fixed == "send" else say("what arrives"),
+        "payee": f"{plan.payee} ({plan.host})",
+        "every": say(DURATIONS[plan.every]),
+        "first": language.date(plan.first) if plan.first else say("paused"),
+        "ends": say("until {day}", day=language.date(plan.ends)) if plan.ends else say("no last day"),
+        "note": f"“{plan.note}”",
     }
 
 

@@ -10,7 +10,7 @@ from calendar import monthrange
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -166,11 +166,11 @@ def set_up(work: Work, wallet: WalletRecord, quote_id: str) -> str:
         _stop(work, replaced, "cancelled")
     order = order_of(wallet, quote, draft, work.now)
     ORDERS.insert(work, order)
-    data = {"wallet": wallet.path, "order": order.id, **plan_of(wallet, order)}
+    data = {"wallet": wallet.path, "order": order.id, **asdict(plan_of(wallet, order))}
     if replaced is None:
         notify(work, wallet.owner_id, "standing_order", **data)
     else:
-        notify(work, wallet.owner_id, "standing_order_changed", **data, was=plan_of(wallet, replaced))
+        notify(work, wallet.owner_id, "standing_order_changed", **data, was=asdict(plan_of(wallet, replaced)))
     leaves, old = describe_amount(order.most, wallet.asset), {"replaces": draft.plan.replaces or None}
     audit.record(work, "order.create", order.id, amount=leaves, to=order.payee, interval=order.interval, **old)
     return order.id
@@ -200,19 +200,45 @@ def order_of(wallet: WalletRecord, quote: QuoteRecord, draft: Draft, now: int) -
     )
 
 
-def _payment(wallet: WalletRecord, order: OrderRecord) -> dict[str, Any]:
-    """What each payment of an order is, for a mail."""
+class EachPayment(msgspec.Struct, frozen=True, kw_only=True):
+    """What each payment of an order is, as a mail stores it."""
+
+    amount: int
+    asset_code: str
+    asset_scale: int
+    payee: str
+    host: str
+
+
+class Plan(EachPayment, frozen=True, kw_only=True):
+    """All that the owner chooses of an order; `first` is null while it is paused."""
+
+    to: str
+    fixed: str
+    every: str
+    note: str
+    first: int | None
+    ends: int | None
+
+
+def _payment(wallet: WalletRecord, order: OrderRecord) -> EachPayment:
     asset, host = wallet.asset if order.fixed == "send" else order.receive_asset, visible_url(order.payee).host
-    money = {"amount": order.value, "asset_code": asset.code, "asset_scale": asset.scale}
-    return {**money, "payee": order.payee_name or host, "host": host}
+    payee = order.payee_name or host
+    return EachPayment(amount=order.value, asset_code=asset.code, asset_scale=asset.scale, payee=payee, host=host)
 
 
-def plan_of(wallet: WalletRecord, order: OrderRecord) -> dict[str, Any]:
-    """All that the owner chooses of an order, for a mail or a page."""
+def plan_of(wallet: WalletRecord, order: OrderRecord) -> Plan:
+    """What the owner has chosen of an order."""
     schedule = schedule_of(order)
-    ends = None if schedule.interval.last is None else schedule.at(schedule.interval.last)
-    chosen = {"to": order.payee, "fixed": order.fixed, "every": order.interval.rpartition("/")[2], "note": order.note}
-    return {**_payment(wallet, order), **chosen, "first": order.next_at, "ends": ends}
+    return Plan(
+        **asdict(_payment(wallet, order)),
+        to=order.payee,
+        fixed=order.fixed,
+        every=order.interval.rpartition("/")[2],
+        note=order.note,
+        first=order.next_at,
+        ends=None if schedule.interval.last is None else schedule.at(schedule.interval.last),
+    )
 
 
 def _check_dates(work: Work, quote: QuoteRecord, draft: Draft) -> None:
@@ -439,7 +465,7 @@ def _notify_owner(work: Work, order: OrderRecord, run: RunRecord) -> None:
     """Tells the owner by mail, once a day: after a long pause, many windows are missed together."""
     wallet = WALLETS.by_id(work, order.wallet_address_id)
     kind = NOTICES["paused" if order.state == "paused" else run.state]
-    schedule, data = schedule_of(order), _payment(wallet, order)
+    schedule, data = schedule_of(order), asdict(_payment(wallet, order))
     following = schedule.at(max(order.next_window, schedule.latest(work.now) + 1)) if order.state == "active" else None
     data |= {"problem": run.problem, "day": run.window_at, "again": run.retry_at, "next": following}
     data |= {"until": run.window_at + store.LATE}

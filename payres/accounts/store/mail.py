@@ -167,7 +167,7 @@ def withdraw(tx: Transaction, prefix: str) -> None:
     tx.execute("DELETE FROM mail WHERE key > ? AND key < ? AND send_at IS NOT NULL", (f"{prefix}:", f"{prefix};"))
 
 
-def change_mail(tx: Transaction, mail_id: str, **columns: Any) -> None:
+def change_mail(tx: Transaction, mail_id: str, **columns: object) -> None:
     """Sets columns of a mail; `data` is an object."""
     if "data" in columns:
         columns["data"] = msgspec.json.encode(columns["data"]).decode()
