@@ -96,6 +96,7 @@ TESTED_IN = {
     "people/test_sending": "people/payments",
     "people/test_sending_rules": "people/payee_lookup",
     "people/test_serving": "html/security_contact",
+    "people/test_settings": "people/wallet_names",
     "specification/test_incoming_payments": "core/http/incoming_payments",
     "test_application": "accounts/part core/http/serving operator/part people/part",
     "test_limits_named": (

@@ -35,6 +35,7 @@ from payres.operator.declared.inputs import Currency, Name, Reference, Sum, chec
 from payres.operator.declared.shapes import Column, Shape, Time, decimals, fact, represent
 from payres.operator.owners import DIGITS, WALLET_OWNER, require_owner
 from payres.operator.store.movements import MovementRecord, page_of_movements
+from payres.people import wallet_names
 
 WalletStanding = Literal["active", "inactive"]
 NONE: Final = "There are no wallets yet"
@@ -187,7 +188,7 @@ def open_wallet(
     password: FirstPassword = None,
 ) -> WalletRecord:
     """Open a wallet. It is empty. A new owner gets a password later."""
-    _check_told_apart(work, public_name, require_wallet(work, owner).owner_id if owner else 0)
+    wallet_names.check_told_apart(work, public_name, require_wallet(work, owner).owner_id if owner else 0)
     return create_wallet(work, path, asset_code, asset_scale, public_name, password, owner)
 
 
@@ -313,14 +314,8 @@ def rename(work: Work, wallet: WalletName, public_name: str | None) -> WalletRec
     name = public_name or None
     if name is not None:
         check_name(name, "public")
-    if name != found.public_name:
-        _check_told_apart(work, name, found.owner_id)
-    wallets.name_wallet(work, found.id, found.path, name)
-    audit.record(work, "wallet.rename", found.path, publicName=name or "")
-    renamed = require_wallet(work, wallet)
-    if name != found.public_name:
-        notify(work, found.owner_id, "wallet_renamed", wallet=found.path, name=renamed.name)
-    return renamed
+    wallet_names.rename(work, found, name)
+    return require_wallet(work, wallet)
 
 
 @operation(
@@ -485,14 +480,6 @@ def sign_out(work: Work, wallet: WalletName, session: BrowserId | None = None) -
         if session in {None, one.id_hash.hex()[:DIGITS]}:
             delete_session(work, OF_OWNERS, one.id_hash)
     return found
-
-
-def _check_told_apart(work: Work, name: str | None, owner_id: int) -> None:
-    """Raises WrongState if payers can take the name that an owner's wallet is to get for one of another owner."""
-    other = wallets.read_like(work, name, owner_id) if name else None
-    if other is not None:
-        sentence = f"The name {name} is read like that of the wallet {other}, which another owner has"
-        raise WrongState(f"{sentence}; choose another name", field="publicName", wallet=other)
 
 
 def _turn(work: Work, path: str, state: WalletStanding) -> WalletRecord:

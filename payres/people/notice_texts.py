@@ -43,7 +43,7 @@ from payres.html.sentences import failure_of, limit_words, what_it_reads
 from payres.html.settings import PageSettings
 from payres.people.activity import Reader, WalletMovement
 from payres.people.standing_order_pages import changes_of
-from payres.people.standing_orders import Plan
+from payres.people.standing_orders import OrderPlan
 from payres.people.store.activity import received_between, statement
 from payres.people.store.refunds import REFUNDS, RefundRecord
 
@@ -316,7 +316,7 @@ def _order(language: Language, data: Data) -> dict[str, Any]:
 
 def _changes(language: Language, was: Data, now: Data) -> str | None:
     """What of a standing order was changed, each thing as it was and as it is; None if nothing was."""
-    plans = (msgspec.convert(one, Plan) for one in (was, now))
+    plans = (msgspec.convert(one, OrderPlan) for one in (was, now))
     claimed = [replace(one, payee=_claimed(one.payee, one.host), note=_claimed(one.note, "…")) for one in plans]
     return "; ".join(f"{before} → {after}" for _, before, after in changes_of(language, *claimed)) or None
 

@@ -9,14 +9,13 @@ from starlette.responses import Response
 from payres.accounts.browser_names import seen_of
 from payres.accounts.cookies import browser_of, set_signed_in
 from payres.accounts.limits import MIN_PASSWORD_LENGTH
-from payres.accounts.notices import notify
 from payres.accounts.sign_in import check_typed_twice
 from payres.core.http.error_answers import note_error
 from payres.core.protocol.amounts import MAX_VALUE, describe_amount
-from payres.core.protocol.errors import InvalidRequest, SignInFailed, TooManyRequests, Unavailable
+from payres.core.protocol.errors import InvalidRequest, SignInFailed, TooManyRequests, Unavailable, WrongState
 from payres.core.protocol.identifiers import hash_secret
 from payres.core.protocol.visible import is_visible
-from payres.core.store import audit, wallets
+from payres.core.store import audit
 from payres.core.store.wallets import WALLETS, WalletRecord
 from payres.core.store.work import Work
 from payres.html import preferences, typed_amounts
@@ -26,6 +25,7 @@ from payres.html.html import qr_code, redirect
 from payres.html.language import LanguageCode, marked
 from payres.html.sentences import problem_of
 from payres.html.settings import PageSettings
+from payres.people import wallet_names
 from payres.people.sign_in import (
     OWNER_SIGN_IN,
     SECURITY,
@@ -99,21 +99,15 @@ async def rename(visit: OwnerVisit, form: Form) -> Response:
     def present(work: Work) -> dict[str, str]:
         return {"name": WALLETS.by_id(work, wallet.id).public_name or ""}
 
-    def change(work: Work) -> bool:
-        if wallets.read_like(work, name, wallet.owner_id):
-            return False
-        wallets.name_wallet(work, wallet.id, wallet.path, name)
-        audit.record(work, "wallet.rename", wallet.path, publicName=name)
-        notify(work, visit.owner.id, "wallet_renamed", wallet=wallet.path, name=name)
-        return True
-
     try:
-        is_saved = await save_unchanged(visit, {**form, "name": name}, present, change)
+        await save_unchanged(
+            visit, {**form, "name": name}, present, partial(wallet_names.rename, wallet=wallet, name=name)
+        )
     except ChangedMeanwhile as error:
         note_error(visit.request, error)
         rows = sides_of(error, {"name": visit.language.say("Name")})
         return await show_receiving(visit, error.merged(form), status=error.status, rows=rows)
-    if not is_saved:
+    except WrongState:
         problem = visit.language.say("Another wallet here is called so, or nearly so. Choose another name.")
         return await show_receiving(visit, form, problem, 400)
     return redirect("/settings/receive?done=name")

@@ -338,14 +338,14 @@ async def show_draft(visit: OwnerVisit, error: DomainError | None = None) -> Res
     )
 
 
-def changes_of(language: Language, was: rules.Plan, now: rules.Plan) -> Sequence[tuple[str, str, str]]:
+def changes_of(language: Language, was: rules.OrderPlan, now: rules.OrderPlan) -> Sequence[tuple[str, str, str]]:
     """What of a standing order differs between two plans: what it is, as it was, and as it is."""
     before, after = _plan_words(language, was), _plan_words(language, now)
     differs = [one for one in before if before[one] != after[one] or (one == "payee" and was.to != now.to)]
     return [(language.say(PLAN_LABELS[one]), before[one], after[one]) for one in differs]
 
 
-def _plan_words(language: Language, plan: rules.Plan) -> dict[str, str]:
+def _plan_words(language: Language, plan: rules.OrderPlan) -> dict[str, str]:
     """What the owner has chosen of a standing order."""
     say, asset = language.say, Asset(plan.asset_code, plan.asset_scale)
     return {

@@ -210,7 +210,7 @@ class EachPayment(msgspec.Struct, frozen=True, kw_only=True):
     host: str
 
 
-class Plan(EachPayment, frozen=True, kw_only=True):
+class OrderPlan(EachPayment, frozen=True, kw_only=True):
     """All that the owner chooses of an order; `first` is null while it is paused."""
 
     to: str
@@ -227,10 +227,10 @@ def _payment(wallet: WalletRecord, order: OrderRecord) -> EachPayment:
     return EachPayment(amount=order.value, asset_code=asset.code, asset_scale=asset.scale, payee=payee, host=host)
 
 
-def plan_of(wallet: WalletRecord, order: OrderRecord) -> Plan:
+def plan_of(wallet: WalletRecord, order: OrderRecord) -> OrderPlan:
     """What the owner has chosen of an order."""
     schedule = schedule_of(order)
-    return Plan(
+    return OrderPlan(
         **asdict(_payment(wallet, order)),
         to=order.payee,
         fixed=order.fixed,
