@@ -188,7 +188,7 @@ def request(session: Session, /, method: str, url: str, body: IO[bytes] | None, 
             answer = http.request(method.upper(), url, headers=headers, content=content or None)
     except (httpx2.HTTPError, UnicodeError) as error:
         raise click.ClickException(f"{url} does not answer: {cause_of(error)}") from error
-    found: Any = answer.text
+    found: object = answer.text
     with suppress(ValueError):
         found = answer.json()
     print_text(f"{answer.status_code} {answer.reason_phrase}", err=True)

@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from starlette.types import Message, Send
 
@@ -25,7 +25,7 @@ class Decisions:
     def __init__(
         self,
         server: Units,
-        begin: Callable[[Coroutine[Any, Any, str | None]], "asyncio.Task[str | None]"],
+        begin: Callable[[Coroutine[object, object, str | None]], "asyncio.Task[str | None]"],
         always: ConsentRule | None,
     ) -> None:
         self.rules: Rules[ConsentRule] = Rules("rule")

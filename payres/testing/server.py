@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from starlette.applications import Starlette
 from starlette.responses import RedirectResponse
@@ -73,7 +73,7 @@ class SandboxServer:
         self._request_log = request_log
         self._stack = AsyncExitStack()
         self._app: Starlette | None = None
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running: set[asyncio.Task[object]] = set()
 
     @property
     def context(self) -> Context:
@@ -144,7 +144,7 @@ class SandboxServer:
         if not running.cancelled():
             running.result()
 
-    def begin(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+    def begin(self, work: Coroutine[object, object, T]) -> "asyncio.Task[T]":
         """Starts a task that a reset cancels."""
         task = asyncio.create_task(work)
         self._running.add(task)

@@ -30,7 +30,7 @@ from payres.core.store.runs import HighWaterMark, Position
 from payres.core.store.work import Environment, FailStop, Transaction, Work
 
 T = TypeVar("T")
-Queued = tuple[transactions.Unit, "asyncio.Future[Any]"]
+Queued = tuple[transactions.Unit, "asyncio.Future[object]"]
 
 STOPPED_SECONDS: Final = 60  # Retry-After while writing is stopped
 # Each turn of the event loop runs all reads for writes and 8 others, but only 1 other while units write: a write takes
@@ -121,7 +121,7 @@ class Lane:
             raise Unavailable(self.stopped, retry_after=STOPPED_SECONDS)
         if len(self._first) + (0 if first else len(self._queue)) >= MAX_WAITING_UNITS:
             raise Unavailable("The server has more work waiting than it can do; nothing was changed. Try again shortly")
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         (self._first if first else self._queue).append((unit, future))
         if self._drain is None:
             self._drain = asyncio.create_task(self._run_queue())
@@ -133,7 +133,7 @@ class Lane:
             self._closing = asyncio.create_task(self._finish())
         await asyncio.shield(self._closing)  # a cancelled caller must not interrupt it
 
-    async def run_together(self, batch: list[Queued]) -> list[Any]:
+    async def run_together(self, batch: list[Queued]) -> list[object]:
         """The outcomes of a batch: results, or Raised. It may add more waiting units to the batch."""
         raise NotImplementedError
 
@@ -166,7 +166,7 @@ class Lane:
         finally:
             self._drain = None
 
-    def _answer(self, future: "asyncio.Future[Any]", outcome: Any) -> None:
+    def _answer(self, future: "asyncio.Future[object]", outcome: object) -> None:
         """Passes the outcome to the caller, hiding internal details of a FailStop."""
         if not isinstance(outcome, transactions.Raised):
             if not future.done():  # else the caller was cancelled; its work is stored anyway
@@ -196,13 +196,13 @@ class ThreadLane(Lane):
         self._connection = connection
         _set_lock_timeout(connection.raw, 0)
 
-    async def run_together(self, batch: list[Queued]) -> list[Any]:
+    async def run_together(self, batch: list[Queued]) -> list[object]:
         return await self.run_on_thread(partial(transactions.run_reads, units_of(batch), environment=self._environment))
 
-    async def run_on_thread(self, run: Callable[[sqlite3.Connection], list[Any]]) -> list[Any]:
+    async def run_on_thread(self, run: Callable[[sqlite3.Connection], list[object]]) -> list[object]:
         """Runs a batch on the connection's thread, which may wait for other programs' locks."""
 
-        def work(connection: sqlite3.Connection) -> list[Any]:
+        def work(connection: sqlite3.Connection) -> list[object]:
             _set_lock_timeout(connection, round(connections.BUSY_TIMEOUT_SECONDS * 1000))
             try:
                 return run(connection)
@@ -227,7 +227,7 @@ class ReadLane(ThreadLane):
         is_beside_writes = self._first or self._writer.is_busy
         return max(1 if is_beside_writes else READS_PER_TURN, len(self._queue) - MAX_LEFT_WAITING)
 
-    async def run_together(self, batch: list[Queued]) -> list[Any]:
+    async def run_together(self, batch: list[Queued]) -> list[object]:
         connection = self._connection.raw
         try:
             connection.execute("BEGIN")
@@ -260,7 +260,7 @@ class WriteLane(ThreadLane):
 
         await self._connection.run(begin)
 
-    async def run_together(self, batch: list[Queued]) -> list[Any]:
+    async def run_together(self, batch: list[Queued]) -> list[object]:
         started = perf_counter()
         changed: list[str] = []
         try:
@@ -279,12 +279,12 @@ class WriteLane(ThreadLane):
         if self._mark is not None:
             self._mark.close()
 
-    async def _run_and_commit(self, batch: list[Queued], changed: list[str]) -> list[Any]:
+    async def _run_and_commit(self, batch: list[Queued], changed: list[str]) -> list[object]:
         """`changed` collects the names of possible changes, including those of units rolled back."""
         connection = self._connection.raw
         try:
             connection.execute("BEGIN IMMEDIATE")
-            outcomes, joining = list[Any](), batch
+            outcomes, joining = list[object](), batch
             while joining:
                 outcomes += transactions.attempt(units_of(joining), connection, self._environment, changed)
                 await asyncio.sleep(0)  # lets units of the same turn join the commit
@@ -426,10 +426,10 @@ class ExamineLane(Lane):
         self._thread = ThreadPoolExecutor(1, "examine")
         self._connection: sqlite3.Connection | None = None
 
-    async def run_together(self, batch: list[Queued]) -> list[Any]:
+    async def run_together(self, batch: list[Queued]) -> list[object]:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, units_of(batch))
 
-    def _run(self, units: Sequence[transactions.Unit]) -> list[Any]:
+    def _run(self, units: Sequence[transactions.Unit]) -> list[object]:
         try:
             if self._connection is None:
                 self._connection = self.connect()
@@ -463,7 +463,7 @@ class StandbyLane(ExamineLane):
     def connect(self) -> sqlite3.Connection:
         return connections.connect_standby(self._path)
 
-    def _run(self, units: Sequence[transactions.Unit]) -> list[Any]:
+    def _run(self, units: Sequence[transactions.Unit]) -> list[object]:
         try:
             return super()._run(units)
         finally:

@@ -12,14 +12,14 @@ import logging
 import sqlite3
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from payres.core.protocol.errors import Unavailable
 from payres.core.store.connections import Presence
 from payres.core.store.runs import HighWaterMark, Position
 from payres.core.store.work import Environment, FailStop, Failures, Transaction, Work, damage
 
-Unit = Callable[[Work], Any]
+Unit = Callable[[Work], object]
 
 NOT_STORED: Final = "The server could not store this; nothing was changed. Try again shortly"
 NOT_READ: Final = "The server could not read its database. Try again shortly"
@@ -40,13 +40,13 @@ class Raised:
 
 def attempt(
     units: Sequence[Unit], connection: sqlite3.Connection, environment: Environment, changed: list[str] | None = None
-) -> list[Any]:
+) -> list[object]:
     """Runs the units in the open transaction without savepoints. Each outcome is a result or Raised.
 
     `changed` collects the names of changes. A unit that raises before any change needs no rollback. Raises Unfinished
     if a unit raises after a change, or storage fails; FailStop if a unit does.
     """
-    outcomes: list[Any] = []
+    outcomes: list[object] = []
     for unit in units:
         changes = connection.total_changes
         try:
@@ -68,7 +68,7 @@ def run_units(
     presence: Presence,
     changed: list[str],
     mark: HighWaterMark | None = None,
-) -> list[Any]:
+) -> list[object]:
     """Runs the units in one transaction, with a savepoint each, and one commit. Each outcome is a result or Raised.
 
     A unit that raises is rolled back to its savepoint; if the transaction itself is lost, all units are. Raises
@@ -88,12 +88,12 @@ def run_units(
 
 
 def commit(
-    outcomes: list[Any],
+    outcomes: list[object],
     connection: sqlite3.Connection,
     environment: Environment,
     presence: Presence,
     mark: HighWaterMark | None,
-) -> list[Any]:
+) -> list[object]:
     """Commits. Returns the outcomes, or if the commit fails, Unavailable for each unit. Raises FailStop."""
     try:
         presence.check()
@@ -107,7 +107,7 @@ def commit(
     return outcomes
 
 
-def _failed(error: Exception, connection: sqlite3.Connection, environment: Environment, units: int) -> list[Any]:
+def _failed(error: Exception, connection: sqlite3.Connection, environment: Environment, units: int) -> list[object]:
     """Rolls back. Returns Unavailable for each unit. Raises FailStop."""
     _empty_frames(error)
     roll_back(connection)
@@ -136,7 +136,7 @@ def _overwrite(connection: sqlite3.Connection, environment: Environment) -> None
         roll_back(connection)
 
 
-def _run_unit(unit: Unit, connection: sqlite3.Connection, environment: Environment, changed: list[str]) -> Any:
+def _run_unit(unit: Unit, connection: sqlite3.Connection, environment: Environment, changed: list[str]) -> object:
     connection.execute("SAVEPOINT unit")
     try:
         outcome = _checked(unit(Work(connection, environment, changed)))
@@ -152,9 +152,9 @@ def _run_unit(unit: Unit, connection: sqlite3.Connection, environment: Environme
     return outcome
 
 
-def run_reads(units: Sequence[Unit], connection: sqlite3.Connection, environment: Environment) -> list[Any]:
+def run_reads(units: Sequence[Unit], connection: sqlite3.Connection, environment: Environment) -> list[object]:
     """Runs the units on one snapshot. Each outcome is a result or Raised."""
-    outcomes: list[Any] = []
+    outcomes: list[object] = []
     try:
         connection.execute("BEGIN")
         for unit in units:
@@ -173,7 +173,7 @@ def run_reads(units: Sequence[Unit], connection: sqlite3.Connection, environment
     return outcomes
 
 
-def _checked(result: Any) -> Any:
+def _checked(result: object) -> object:
     # A cursor, or an iterator over one, would be read after its transaction.
     if hasattr(result, "__next__"):  # an Iterator; ten times as fast as isinstance
         raise TypeError(f"a unit of work returned {type(result).__name__}, which would be read after its transaction")

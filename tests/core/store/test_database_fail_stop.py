@@ -18,7 +18,7 @@ from payres.core.store.accounts import ACCOUNTS
 from payres.core.store.connections import Presence
 from payres.core.store.database import Database
 from payres.core.store.server_secrets import decrypt, encrypt
-from payres.core.store.transactions import run_reads, run_units
+from payres.core.store.transactions import Raised, run_reads, run_units
 from payres.core.store.work import Damaged, Environment, FailStop, Transaction
 from payres.operator.upkeep.readiness import Readiness
 
@@ -168,6 +168,7 @@ async def test_damage_met_at_the_commit_or_before_the_first_unit_halts(path: str
                 run_units([lambda tx: None], connection, Environment.of(Settings()), Presence(":memory:"), [])
             connection.fails_at = "BEGIN"
             [outcome] = run_reads([lambda tx: None], connection, Environment.of(Settings()))
+            assert isinstance(outcome, Raised)
             assert isinstance(outcome.error, FailStop)
 
 
