@@ -250,6 +250,14 @@ def payres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
 
 
 @pytest.fixture
+def still(payres: Instance) -> Iterator[None]:
+    """No minute passes by itself."""
+    payres.clock.freeze(True)
+    yield
+    payres.clock.freeze(False)
+
+
+@pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Sequence[Instance]]:
     """Two servers with a link in US dollars; their ledgers agree at the end of each test."""
     with network(tmp_path, "a", "b") as pair:

@@ -1,6 +1,6 @@
 """The search of operators, by a table of what they type and what they then see."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -19,7 +19,7 @@ from payres.operator.store import search as store
 from payres.people.store.standing_orders import ORDERS
 from payres.webhooks.store.webhooks import WEBHOOKS
 from tests.helpers import TIMEOUT, last_segment, usd
-from tests.instance import Instance, run_instance
+from tests.instance import Instance
 from tests.operator.pages.seed import fail_to_pay_frank, fill
 from tests.operator.programs import Program
 from tests.works import standing_order
@@ -40,12 +40,6 @@ class Shop(NamedTuple):
     change: str
     frank: str
     order: str
-
-
-@pytest.fixture(scope="module")
-def payres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
-    with run_instance(tmp_path_factory.mktemp("search") / "payres.db") as instance:
-        yield instance
 
 
 @pytest.fixture(scope="module")

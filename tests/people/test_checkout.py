@@ -50,7 +50,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sequence[Insta
         pytest.MonkeyPatch.context() as patched,
         network(tmp_path_factory.mktemp("checkout"), "shop", "one", "two") as found,
     ):
-        patched.setattr(agenda, "LOOK_SECONDS", 0.02)
+        patched.setattr(agenda, "LOOK_SECONDS", 0.1)
         for payers in found[1:]:
             peer(found[0], payers)
         yield found

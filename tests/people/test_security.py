@@ -72,14 +72,6 @@ def test_browser_is_named_as_people_call_it(agent: str, name: str) -> None:
 
 
 @pytest.fixture
-def still(payres: Instance) -> Iterator[None]:
-    """No minute passes by itself."""
-    payres.clock.freeze(True)
-    yield
-    payres.clock.freeze(False)
-
-
-@pytest.fixture
 def owner(payres: Instance, request: pytest.FixtureRequest) -> Iterator[OwnersBrowser]:
     with signed_in(payres, f"guard-{abs(hash(request.node.nodeid))}") as found:
         yield found

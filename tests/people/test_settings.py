@@ -83,15 +83,7 @@ def test_who_has_a_session_cannot_guess_the_password_for_ever(
     assert dora.send("/settings/password", "change", GIVEN).status_code == 429
 
 
-@pytest.fixture
-def standing_clock(payres: Instance) -> Iterator[None]:
-    """No minute passes."""
-    payres.clock.freeze(True)
-    yield
-    payres.clock.freeze(False)
-
-
-@pytest.mark.usefixtures("standing_clock")
+@pytest.mark.usefixtures("still")
 def test_times_follow_the_zone_that_the_reader_chose(dora: OwnersBrowser) -> None:
     def shown() -> str:
         return str(re.findall(r"It is (\d\d:\d\d) on these pages now", dora.words("/settings"))[0])
@@ -108,7 +100,7 @@ def test_times_follow_the_zone_that_the_reader_chose(dora: OwnersBrowser) -> Non
     assert shown() == utc
 
 
-@pytest.mark.usefixtures("standing_clock")
+@pytest.mark.usefixtures("still")
 @pytest.mark.parametrize(
     "zone",
     ["../../etc/passwd", "Europe", "Mars/Base", "", 'x"; Path=/', "A" * 5000, "localtime", "\u202eEurope/Berlin"],

@@ -55,12 +55,6 @@ def browser(instance: Instance) -> Iterator[OwnersBrowser]:
         yield opened
 
 
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    with Endpoint().running() as running:
-        yield running
-
-
 def add(browser: OwnersBrowser, url: str) -> tuple[str, str]:
     """The page of a new webhook, and its secret."""
     made = browser.send(PAGE, "add", {"url": url})
