@@ -94,7 +94,7 @@ class Payer:
             assert (pages[-1].status_code, "interact_ref" in str(pages[-1].url)) == (200, False)
             return "refresh" not in pages[-1].headers
 
-        wait_until(has_ended)
+        wait_until(has_ended, pause=0.02)
         return words_of(pages[-1])
 
     @property
