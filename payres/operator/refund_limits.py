@@ -46,12 +46,14 @@ def check_limit(work: Work, sent_back: int, amount: int, asset: Asset) -> None:
     if found is None:
         return
     unit = _worth(work, Fraction(1, 10**asset.scale), asset.code, found.asset)
-    most = math.floor(min(found.of_payment / unit - sent_back, found.today / unit))
+    of_payment, today = math.floor(found.of_payment / unit) - sent_back, math.floor(found.today / unit)
+    most = min(of_payment, today)
     if amount > most:
         sentence = f"{describe_amount(amount, asset)} is more than you may send back"
         advice = f"Ask {who_may_all(work)}, or send back less"
         already, more = (describe_amount(one, asset) for one in (sent_back, max(most, 0)))
-        left = f"Of this payment {already} went back already, and you may send back {more} more today"
+        of = "today" if today < of_payment else "of it"
+        left = f"Of this payment {already} went back already, and you may send back {more} more {of}"
         raise InsufficientAccess(f"{sentence}. {advice}. {left}", reason="action", field="amount")
 
 
@@ -61,7 +63,7 @@ def said_at_field(work: Work) -> Mapping[str, str]:
     if found is None:
         return {}
     most, today = (format_decimal(int(one * 10**found.asset.scale), found.asset) for one in found[1:])
-    return {"amount": f"You may send back up to {found.asset.code} {most} of a payment, today {today} more."}
+    return {"amount": f"You may send back up to {found.asset.code} {most} of a payment, and today {today} more in all."}
 
 
 def _worth(work: Work, units: Fraction, code: str, asset: Asset) -> Fraction | float:

@@ -24,7 +24,7 @@ def test_limit_is_said_at_the_field_and_holds_for_a_payment_and_a_day(payres: In
         browser.follow_link("bea", role="support")
         payres.write(lambda work: operators.set_role(work, "bea", "support", "10.00", "USD"))
         page = f"/admin/payments/{seeded.incoming}/refund"
-        assert "You may send back up to USD 10.00 of a payment, today 40.00 more." in browser.words(page)
+        assert "You may send back up to USD 10.00 of a payment, and today 40.00 more in all." in browser.words(page)
         answer = browser.send(page, choice="refund", amount="10.01")
         assert (answer.status_code, 'id="amount-error"' in answer.text) == (403, True)
         assert "USD 10.01 is more than you may send back. Ask ann, or send back less." in words_of(answer)
@@ -34,11 +34,11 @@ def test_limit_is_said_at_the_field_and_holds_for_a_payment_and_a_day(payres: In
             sent = browser.send(page, choice="refund", amount=amount, password=PASSWORD)
             assert sent.status_code == code, (amount, sent.text)
             if amount == "4.01":
-                left = "Of this payment USD 6.00 went back already, and you may send back USD 4.00 more today."
+                left = "Of this payment USD 6.00 went back already, and you may send back USD 4.00 more of it."
                 assert left in words_of(sent)
-        assert "today 30.00 more." in browser.words(page)
+        assert "today 30.00 more in all." in browser.words(page)
         payres.write(lambda work: operators.set_role(work, "bea", "support", "2.50", "USD"))
-        assert "You may send back up to USD 2.50 of a payment, today 0.00 more." in browser.words(page)
+        assert "You may send back up to USD 2.50 of a payment, and today 0.00 more in all." in browser.words(page)
 
 
 def is_taken(work: Work, sent_back: int, amount: int, asset: Asset = USD) -> bool:
@@ -68,13 +68,21 @@ def test_amounts_of_other_currencies_count_by_the_rate_and_old_ones_no_more(tx: 
     assert not is_taken(tx, 0, 1, EUR), "there is no rate"
     set_rate(tx, "EUR", "USD", "2", tx.now)
     assert [is_taken(tx, 0, amount, EUR) for amount in (500, 501)] == [True, False]
-    said = r"Of this payment EUR 2\.00 went back already, and you may send back EUR 3\.00 more today$"
+    said = r"Of this payment EUR 2\.00 went back already, and you may send back EUR 3\.00 more of it$"
     with pytest.raises(InsufficientAccess, match=said):
         check_limit(tx, 200, 301, EUR)
     for amount, words in (("30.00 USD", "10.00"), ("2.50 EUR", "5.00")):
         audit.record(tx, ACTION, "a-payment", amount=amount)
-        assert said_at_field(tx) == {"amount": f"You may send back up to USD 10.00 of a payment, today {words} more."}
+        assert said_at_field(tx) == {
+            "amount": f"You may send back up to USD 10.00 of a payment, and today {words} more in all."
+        }
     assert [is_taken(tx, 0, amount) for amount in (500, 501)] == [True, False]
+    said = r"Of this payment USD 2\.00 went back already, and you may send back USD 5\.00 more today$"
+    with pytest.raises(InsufficientAccess, match=said):
+        check_limit(tx, 200, 501, USD)
+    said = r"Of this payment USD 10\.00 went back already, and you may send back USD 0\.00 more of it$"
+    with pytest.raises(InsufficientAccess, match=said):
+        check_limit(tx, 1000, 1, USD)
     tx.now += DAY
     assert is_taken(tx, 0, 1000)
     tx.actor = "page:ann"
