@@ -409,7 +409,10 @@ def _back(work: Work, wallet: WalletRecord, refund: RefundRecord, language: Lang
     amount, whole = _money(language, refund.returned, wallet), _money(language, paid.sent, wallet)
     share = marked("It is all back.") if refund.returned == paid.sent else marked("{amount} of it is back.")
     name = _claimed(WALLETS.by_id(work, bill.wallet_address_id).name, "…")
-    values = {"name": name, "amount": amount, "whole": whole, "day": language.date(paid.created_at)}
+    got = f"{paid.terms.asset.code} {language.grouped(paid.delivered, paid.terms.asset)}"
+    values: dict[str, Any] = {"name": name, "amount": amount, "whole": whole, "got": got}
+    values["day"] = language.date(paid.created_at)
+    values |= {"same": "" if got == whole else None, "differs": None if got == whole else ""}
     why = {"why": refund.why, "unsaid": None if refund.why else ""}
     return values | why | {"share": language.say(share, amount=amount)}
 

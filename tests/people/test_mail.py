@@ -689,6 +689,16 @@ def test_refund_is_told_to_both_owners(payres: Instance, post: MailServer) -> No
     assert text_of(post.wait_for(payer, 2)[1]).startswith("USD 1.00 back from Bob\nUSD 0.50 back from Bob\n")
 
 
+def test_refund_after_a_fee_tells_the_payer_what_left_and_what_arrived(payres: Instance, post: MailServer) -> None:
+    with_address(payres, "alice", "alice@mail.example")
+    payres.write(lambda work: assets.set_fee(work, "USD", 2, "0.65"))
+    pay(payres, "alice", receiver_of(payres, 500, "bob"))
+    [payment] = payres.read(lambda work: INCOMING.list(work, "WHERE received > 0"))
+    payres.write(lambda work: refunds.make(work, refunds.plan(work, refunds.WantedRefund(payment.id, "fee", "5.00"))))
+    said = " ".join(text_of(post.wait_for("alice@mail.example", 1)[0]).split())
+    assert re.match(r"USD 5\.65 left alice on \d+ \w+ \d+, and Bob got USD 5\.00\. USD 5\.00 of it is back\. ", said)
+
+
 def test_app_that_the_owner_allowed_is_told(payres: Instance, post: MailServer) -> None:
     payres.create_wallet("allows")
     with_address(payres, "allows", "allows@mail.example")
