@@ -137,7 +137,7 @@ async def test_storm_of_some_parties_delays_no_other(desk: Desk) -> None:
 async def test_parties_that_answer_slowly_keep_to_their_slots_and_to_half_of_all(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agenda, "QUICK_SECONDS", 0.05)
+    monkeypatch.setattr(agenda, "QUICK_SECONDS", 60)  # one that ends counts as quick, however busy the machine is
     for number_ in range(9):
         await desk.add(f"stuck{number_}", 3)
 
