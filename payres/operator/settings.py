@@ -1,11 +1,18 @@
 """The settings of what operators do: from where, and their server's backups and metrics."""
 
+import re
 from functools import partial
 from typing import Annotated
 
 import msgspec
 
-from payres.core.process.settings import MaybeSeconds, SettingsError, checked_hosts
+from payres.core.process.settings import SECRET, MaybeSeconds, SettingsError, checked_hosts
+
+
+def _token(text: str) -> str:
+    if text and not re.fullmatch(r"[A-Za-z0-9._~+/-]+=*", text):  # RFC 6750, 2.1
+        raise ValueError("must be of letters, digits and ._~+/-, as a header takes it")
+    return text
 
 
 class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -15,7 +22,7 @@ class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     backup_directory: str = ""
     backup_every: MaybeSeconds = 0
     backup_keep: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 14
-    metrics_token: str = ""
+    metrics_token: Annotated[str, SECRET, _token] = ""
 
     def __post_init__(self) -> None:
         if self.backup_every and not self.backup_directory:

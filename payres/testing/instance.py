@@ -23,6 +23,7 @@ from payres.accounts.passwords import hash_password
 from payres.application import create_app
 from payres.client import Client, Grant, access, money
 from payres.client.methods import checked
+from payres.core.http.connections import connections_of
 from payres.core.http.context import Context
 from payres.core.http.server import settings_of
 from payres.core.process.logs import RequestLog
@@ -333,6 +334,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Like uvicorn's, but polls the connections more often than every tenth of a second."""
+        connections_of(self.server_state, self.config).is_stopping = True
         for server in self.servers:
             server.close()
         for connection in list(self.server_state.connections):

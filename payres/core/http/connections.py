@@ -35,6 +35,7 @@ class Connections:
         # In the order in which they began to buffer, with the bytes when last counted.
         self._buffers: dict[BufferedConnection, int] = {}
         self._total = 0
+        self.is_stopping = False  # set by a server that stops: one that was accepted just before then ends at once
 
     def counted_address(self, client: tuple[str, int] | None) -> str | None:
         """The address that a connection counts for; None for a proxy and for this machine."""

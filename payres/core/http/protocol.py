@@ -168,7 +168,9 @@ class HttpProtocol(HttpToolsProtocol):
         of_address = self._counts.enter(self._address) if self._address is not None else 0
         most = most_connections()
         most_of_address = most_of_one_address(most)
-        if len(self.connections) > most + SPARE_FILES // 2 or of_address > 2 * most_of_address:
+        if self._counts.is_stopping:
+            self._close()
+        elif len(self.connections) > most + SPARE_FILES // 2 or of_address > 2 * most_of_address:
             self.state = END  # without an answer, which would keep it open for a while
             transport.abort()
         elif len(self.connections) > most:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import uvicorn
 from starlette.types import ASGIApp
 
+from payres.core.http.connections import connections_of
 from payres.core.http.protocol import HttpProtocol
 from payres.core.protocol.limits import BACKLOG, GRACE_SECONDS, KEEP_ALIVE_SECONDS
 
@@ -64,6 +65,7 @@ class HttpServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stops. After a second signal uvicorn would leave the application and its requests to end with the loop."""
         log.info("stopping: no new connections are accepted; requests in progress are finished")
+        connections_of(self.server_state, self.config).is_stopping = True
         await super().shutdown(sockets)
         if self.force_exit:
             tasks = list(self.server_state.tasks)

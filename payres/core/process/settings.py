@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, Final, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta, inspect
@@ -79,6 +79,9 @@ NonEmpty = Annotated[str, Meta(min_length=1)]
 BaseUrl = Annotated[NonEmpty, _base_url]
 DatabasePath = Annotated[NonEmpty, _database]
 Networks = Annotated[str, checked_hosts]
+
+
+SECRET: Final = object()  # beside the type of a setting whose value is shown to nobody
 
 
 class CoreSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,6 +160,11 @@ def fields_of(groups: Groups) -> Mapping[str, FieldInfo]:
     return {field.name: field for kind in kinds for field in msgspec.structs.fields(kind)}
 
 
+def is_secret(field: FieldInfo) -> bool:
+    """Whether nobody is shown the value of a setting."""
+    return SECRET in getattr(field.type, "__metadata__", ())
+
+
 def local_url(host: str, port: int) -> str:
     """The URL of a server with this address, for programs on its machine."""
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - a comparison, not a bind
@@ -218,7 +226,8 @@ def _checked(origin: str, name: str, value: object, fields: Mapping[str, FieldIn
     except ValueError as error:
         wrong = f"is not allowed: it must be {_wanted(field.type)}"
         said = wrong if isinstance(error, msgspec.ValidationError) else error
-        raise SettingsError(f"{shown} = {value!r} ({origin}) {said}") from error
+        text = "" if is_secret(field) else f" = {value!r}"
+        raise SettingsError(f"{shown}{text} ({origin}) {said}") from error
     return found
 
 

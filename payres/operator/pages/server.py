@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
-from payres.core.process.settings import Settings, fields_of
+from payres.core.process.settings import Settings, fields_of, is_secret
 from payres.core.protocol.clock import format_time
 from payres.core.protocol.identifiers import new_id
 from payres.core.store.connections import free_bytes
@@ -25,7 +25,6 @@ from payres.operator.services import operator_of
 from payres.operator.settings import OperatorSettings
 
 REFRESH_SECONDS: Final = 5
-SECRET: Final = frozenset({"metrics_token"})
 # Replaces secrets, and URL queries, which may contain one.
 MASK: Final = "••••••••"
 CHECK_COLUMNS: Final = (
@@ -117,7 +116,7 @@ async def settings_page(visit: OperatorVisit) -> Response:
 def _masked(row: tuple[msgspec.structs.FieldInfo, object, str | None]) -> str:
     """The value of a setting in words."""
     field, value, _ = row
-    if field.name in SECRET and value:
+    if is_secret(field) and value:
         return MASK
     text, mark, _ = (str(value).lower() if isinstance(value, bool) else str(value)).partition("?")
     return f"{text}{mark}{MASK}" if mark else text

@@ -37,12 +37,11 @@ def schedule(context: Context, retry_seconds: float) -> Callable[[], Coroutine[N
             pause = await make_if_due(context)
             pauses.clear()
         except WrongState as error:
-            if not isinstance(error.__cause__, UnsoundCopy):
-                raise
-            fault = error.__cause__.fault
+            fault = error.__cause__.fault if isinstance(error.__cause__, UnsoundCopy) else ""
             pause = min(2 * pauses[fault], LONGEST_PAUSE_SECONDS) if fault in pauses else retry_seconds
             pauses.clear()
-            pauses[fault] = pause
+            if fault:
+                pauses[fault] = pause
             log.warning("%s; next try in %g s", error, pause)
         return pause
 

@@ -117,6 +117,13 @@ def test_connections_are_limited(
         check_too_many(received, "unavailable")
 
 
+def test_connection_that_was_accepted_as_the_server_stops_ends_at_once(
+    connect: Connect, shared: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections_of(shared._server.server_state, shared._server.config), "is_stopping", True)
+    assert first_answer(connect()) == b""
+
+
 @pytest.mark.usefixtures("timers")  # none that is told so is closed meanwhile
 @pytest.mark.parametrize(("before", "status"), [(1, b"200"), (2, b"200"), (3, b"429"), (6, b"")])
 def test_connections_of_one_address_are_limited(

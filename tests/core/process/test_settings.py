@@ -1,3 +1,4 @@
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,27 @@ def test_unknown_setting_stops_the_start_with_those_there_are(
 def test_file_has_types(empty_directory: Path, content: str, sentence: str) -> None:
     (empty_directory / "payres.toml").write_text(content)
     with pytest.raises(SettingsError, match=rf"payres\.toml.* is not allowed: {sentence}$"):
+        load()
+
+
+@pytest.mark.parametrize("token", ["ä", "a\nb", "a b", 123])
+def test_value_of_a_secret_is_shown_in_no_error(empty_directory: Path, token: object) -> None:
+    (empty_directory / "payres.toml").write_text(f"metrics_token = {json.dumps(token, ensure_ascii=False)}")
+    with pytest.raises(SettingsError, match=r"^metrics_token \(payres\.toml\) (must be of letters|is not allowed)"):
+        load()
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ('smtp_host = "mail.example"', "smtp_host is set, so mail_from must be"),
+        ('smtp_user = "us"', "smtp_user is set, so smtp_password_file must name"),
+        ("smtp_port = 0", "smtp_port = 0 .* it must be a whole number from 1 to 65535"),
+    ],
+)
+def test_mail_is_set_up_as_a_whole(empty_directory: Path, content: str, sentence: str) -> None:
+    (empty_directory / "payres.toml").write_text(content)
+    with pytest.raises(SettingsError, match=f"^{sentence}"):
         load()
 
 

@@ -58,12 +58,19 @@ def test_backups_are_made_when_they_are_due_verified_and_recorded(instance: Inst
     restore_backup(made(folder)[-1], folder / "other.db", instance.clock.now())
 
 
-def test_nothing_is_removed_if_there_is_no_new_backup(instance: Instance, folder: Path, tmp_path: Path) -> None:
+def test_nothing_is_removed_if_there_is_no_new_backup(
+    instance: Instance, folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     make(instance, 3600)
     kept = tmp_path / "elsewhere"
     folder.rename(kept)
     with pytest.raises(WrongState, match="which is not a directory"):
         make(instance, 3600)
+    caplog.clear()
+    assert instance._server.call(schedule(instance.context, 60)()) == 60
+    [said] = caplog.records
+    assert said.message.endswith("which is not a directory; next try in 60 s")
+    assert said.exc_info is None
     kept.rename(folder)
     assert len(made(folder)) == 2
 
