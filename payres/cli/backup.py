@@ -99,6 +99,7 @@ def restore(session: Session, source: Path, other: Path | None, carry_over: bool
         "ended": restored_rights.resources(ended),
         "carriedOver": carry_over,
         "lostTransfers": restored.comparison.lost[0],
+        "lostWallets": restored.comparison.lost_wallets,
     }
     lines = [f"{database}: restored from {source} and verified; everybody is signed out"]
     if restored.replaced:
@@ -107,7 +108,7 @@ def restore(session: Session, source: Path, other: Path | None, carry_over: bool
         lines.append(f"{restored.replaced}: the old database{'' if restored.comparison.unknown else more}")
     compared = other or restored.replaced
     if compared and restored.comparison.unknown is None:
-        lines += _about_lost(*restored.comparison.lost, compared) + _about_ended(ended, carry_over, source, compared)
+        lines += _about_lost(restored.comparison, compared) + _about_ended(ended, carry_over, source, compared)
     session.show(resource, "\n".join(lines))
     for sentence in left:
         warn(sentence)
@@ -125,9 +126,11 @@ def _about_earlier(database: Path, compared: Path) -> str:
     return f"{said}: name with --compare the one that was replaced then{found}"
 
 
-def _about_lost(count: int, begun: int | None, other: Path) -> list[str]:
+def _about_lost(found: backup_and_restore.Comparison, other: Path) -> list[str]:
+    (count, begun), wallets = found.lost, ", ".join(found.lost_wallets)
     export = f"payres export ledger --from {format_time(begun or 0)} --database {shlex.quote(str(other))}"
-    return [f"LOST, transfers of money since the backup was made: {count}. `{export}` has them"] * bool(count)
+    lines = [f"LOST, transfers of money since the backup was made: {count}. `{export}` has them"] * bool(count)
+    return lines + [f"LOST, wallets that were opened since: {wallets}"] * bool(wallets)
 
 
 def _about_ended(ended: Sequence[EndedRight], carry_over: bool, source: Path, other: Path) -> list[str]:

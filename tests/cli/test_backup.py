@@ -48,7 +48,17 @@ def test_json_has_the_files(as_json: AsJson) -> None:
     assert shown == {"database": "payres.db", "backup": "backup.db", "version": NEWEST, "bytes": size}
     shown = as_json("restore", "backup.db", "--database", "other.db")
     same = {"database": "other.db", "source": "backup.db", "version": NEWEST, "replaced": None}
-    assert shown == same | {"compared": False, "ended": [], "carriedOver": False, "lostTransfers": 0}
+    nothing = {"ended": [], "carriedOver": False, "lostTransfers": 0, "lostWallets": []}
+    assert shown == same | {"compared": False} | nothing
+
+
+def test_restore_names_the_wallets_that_the_backup_lacks(payres: Command, as_json: AsJson) -> None:
+    payres("backup", "backup.db")
+    for path in ("bob", "carol"):
+        payres(*(path if part == "alice" else part for part in CREATE))
+    line = payres("restore", "backup.db").stdout.splitlines()[2]
+    assert line == "LOST, wallets that were opened since: bob, carol"
+    assert as_json("restore", "backup.db")["lostWallets"] == []
 
 
 def test_folder_keeps_a_number_of_backups_however_the_clock_was_set(payres: Command) -> None:

@@ -67,6 +67,13 @@ def lost_transfers(tx: Transaction) -> tuple[int, int | None]:
     return tx.execute(f"SELECT count(*), min(created_at) {later}").fetchone()  # type: ignore[no-any-return]
 
 
+def lost_wallets(tx: Transaction) -> Sequence[str]:
+    """The wallets that the database has and the copy, made before, has not."""
+    there = "SELECT 1 FROM main.wallet_address w WHERE w.id = o.id AND w.created_at = o.created_at"
+    found = tx.execute(f"SELECT path FROM old.wallet_address o WHERE NOT EXISTS ({there}) ORDER BY id")
+    return [path for (path,) in found]
+
+
 def restored_rights(tx: Transaction) -> Sequence[EndedRight]:
     """What is valid in the copy and was ended in the database since."""
     found = []

@@ -35,6 +35,7 @@ from payres.operator.store.restored_rights import (
     is_restored,
     is_same_database,
     lost_transfers,
+    lost_wallets,
     restored_rights,
 )
 from payres.operator.upkeep import invariant_checks
@@ -71,13 +72,14 @@ class Backup(msgspec.Struct, frozen=True):
 class Comparison(msgspec.Struct, frozen=True):
     """What was ended in another state of the database since the backup and is valid again, and the sequence of that
     state's last event; or why that is not known. One that `was_restored` since knows nothing of what was before it.
-    `lost` is the number of transfers that the backup lacks, and the time of the first."""
+    `lost` is the number of transfers that the backup lacks, and the time of the first; and it lacks `lost_wallets`."""
 
     ended: Sequence[EndedRight] = ()
     unknown: str | None = None
     last_event: int = 0
     was_restored: bool = False
     lost: tuple[int, int | None] = (0, None)
+    lost_wallets: Sequence[str] = ()
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -219,7 +221,8 @@ def _compare(copy: Path, source: Path, other: Path) -> Comparison:
                 return Comparison(unknown=f"{other} is another database and cannot be compared with the backup")
             ended, last = copies.compare(copy, old, restored_rights), copies.examine(old, last_sequence)
             lost, was_restored = copies.compare(copy, old, lost_transfers), copies.compare(copy, old, is_restored)
-            return Comparison(ended, last_event=last, was_restored=was_restored, lost=lost)
+            wallets = copies.compare(copy, old, lost_wallets)
+            return Comparison(ended, last_event=last, was_restored=was_restored, lost=lost, lost_wallets=wallets)
     except (sqlite3.Error, UnusableDatabase) as error:
         return Comparison(unknown=f"{other} cannot be compared with the backup: {error}")
 
