@@ -36,7 +36,7 @@ from payres.core.protocol.errors import (
     require,
 )
 from payres.core.protocol.urls import canonical, canonical_url
-from payres.core.protocol.visible import visible_url
+from payres.core.protocol.visible import visible_text, visible_url
 from payres.core.protocol.wire import List, Resource, Text, require_amount
 from payres.core.store import audit, representations
 from payres.core.store.connections import is_served
@@ -44,11 +44,12 @@ from payres.core.store.incoming_payments import INCOMING, IncomingRecord
 from payres.core.store.outgoing_payments import OUTGOING
 from payres.core.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.core.store.work import Units, Work
+from payres.html.language import Language
 from payres.interledger.node import node_of, open_quotes
 from payres.interledger.store import remote_resources
 from payres.operator.declared.declarations import CommandLine, ContextUnits, LookOver, OperationForm, operation
 from payres.operator.declared.inputs import MAX_REASON, DecimalText, Reference, check_reason, said
-from payres.operator.declared.shapes import Time, decimals, represent
+from payres.operator.declared.shapes import Cell, Time, decimals, represent
 from payres.operator.movements import FORM_REFERENCE
 from payres.operator.payments import PAYMENT, PaymentName
 from payres.operator.refund_limits import ACTION, check_limit, said_at_field
@@ -207,18 +208,56 @@ def _meant(work: Work, wanted: WantedRefund) -> Mapping[str, str]:
 
 
 def _looked_over(work: Work, wanted: WantedRefund) -> LookOver:
-    """Whose money goes back to whom. Raises the errors of `plan`."""
+    """Whose money goes back to whom, and what went back before. Raises the errors of `plan`."""
     found = plan(work, wanted)
-    amount = describe_amount(found.amount, found.receiver.asset)
-    payers = [OUTGOING.by_id(work, payer_id) for payer_id, _ in found.parts[:PARTS_AT_ONCE]]
-    others = ["others"] if len(found.parts) > PARTS_AT_ONCE else []
-    to = wanted.to or ", ".join(
-        [*dict.fromkeys(WALLETS.by_id(work, one.wallet_address_id).name for one in payers), *others]
-    )
-    facts = [("From", found.receiver.name), ("To", to), ("Why", wanted.why or "no reason: both owners read none")]
-    facts += [] if wanted.reference.startswith(FORM_REFERENCE) else [("Reference", wanted.reference)]
+    asset, is_named = found.receiver.asset, not wanted.reference.startswith(FORM_REFERENCE)
+    made = [REFUNDS.by_id(work, one) for one in found.made]
+    counted = sum(one.counted for one in made)
+    payers = [one for one, _ in found.parts] or [one.outgoing_payment_id for one in made if one.outgoing_payment_id]
+    facts = [("From", found.receiver.name), ("To", wanted.to or _names_of(work, payers))]
+    named = [("Reference", wanted.reference)] if is_named else []
+    if made and is_named and not found.parts:
+        facts += [*named, ("Went back, or is on its way", describe_amount(counted, asset))]
+        text = f"This reference is that of a refund of {describe_amount(found.amount, asset)}, {_day(work, made[0])}."
+        risk = "Nothing is sent again.", f"{text} To send more back, give another one."
+        return LookOver("This refund was made before", "", (), facts, risk)
+    rest = sum(part for _, part in found.parts) or found.amount
+    # A form that is sent again, as its answer was lost, goes on with its own refund: that is no change by somebody.
+    back = store.sent_back(work, found.payment.id) - (0 if is_named else counted)
+    before, then = (Cell(format_decimal(one, asset), "number") for one in (back, back + rest))
+    rows = [(f"Went back of {describe_amount(found.payment.received, asset)}", before, then)]
+    facts += [("Why", wanted.why or "no reason: both owners read none"), *named]
     facts.append(("Fees", "stay, and grants count the money as spent"))
-    return LookOver(f"Send {amount} back?", f"Send {amount} back", (), facts)
+    amount = describe_amount(rest, asset)
+    return LookOver(f"Send {amount} back?", f"Send {amount} back", rows, facts, _equal_before(work, found))
+
+
+def _names_of(work: Work, payers: Sequence[str]) -> str:
+    """The names of the wallets that get these outgoing payments back."""
+    wallets = [OUTGOING.by_id(work, one).wallet_address_id for one in payers[:PARTS_AT_ONCE]]
+    others = ["others"] if len(payers) > PARTS_AT_ONCE else []
+    return ", ".join([*dict.fromkeys(WALLETS.by_id(work, one).name for one in wallets), *others])
+
+
+def _equal_before(work: Work, found: RefundPlan) -> tuple[str, str] | None:
+    """What is said if as much of the payment went back before, under another reference."""
+    amounts: dict[str, int] = {}
+    newest = store.refunds_of(work, "incoming", found.payment.id, PARTS_AT_ONCE)
+    for one in newest:
+        amounts[one.reference] = amounts.get(one.reference, 0) + one.counted
+    equal = [
+        one for one in newest if amounts[one.reference] == found.amount and one.reference != found.wanted.reference
+    ]
+    if not equal:
+        return None
+    last = equal[-1]
+    named = "" if last.reference.startswith(FORM_REFERENCE) else f", “{visible_text(last.reference)}”"
+    amount = describe_amount(found.amount, found.receiver.asset)
+    return f"{amount} of this payment went back before", f"That was {_day(work, last)}{named}. Is this another one?"
+
+
+def _day(work: Work, made: RefundRecord) -> str:
+    return Language("en", work.now).day(made.created_at)
 
 
 async def send_back(call: Units, wanted: WantedRefund, offer: Offer | None) -> List[Refund]:

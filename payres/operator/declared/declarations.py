@@ -104,7 +104,7 @@ STAKES: Final[Mapping[str, str]] = (
 class LookOver(NamedTuple):
     """What a form will do, as it is looked over, also where no password is asked for: a question, the button, rows of
     what is now and will be, in place of those that a rehearsal finds, other facts, and who set the present values; with
-    a `risk` why it is unusual, in a sentence and more."""
+    a `risk` why it is unusual, in a sentence and more. Without a button it would do nothing, which the risk says."""
 
     question: str
     button: str

@@ -177,8 +177,9 @@ class OperationPage:
 
         if not operation.is_async:
             return await visit.write(unit)
-        # It takes several transactions, so the second of two simultaneous clicks waits for the first.
-        async with visit.context.idempotency_slots.slot("forms", once):
+        # It takes several transactions, so the second of two simultaneous clicks waits for the first, and so does
+        # another operator with the same page, who then sees what the first has changed.
+        async with visit.context.idempotency_slots.slot("forms", visit.request.url.path):
             given = await visit.read(before)
             answer = await (self._begin(visit, given) if self.form.begins else operation.function(visit, **given))
             if is_once:

@@ -296,7 +296,10 @@ def test_payment_is_refunded_in_part_and_then_in_whole(payres: Instance, ann: Br
     other = ann.words(f"/admin/payments/{seeded.outgoing}")
     assert "USD 5.00 came back from bob, under the reference broken cup." in other
     rest = ann.send(f"{path}/refund", choice="refund")
-    assert "Send USD 20.00 back? From Bob To Alice Why no reason" in words_of(rest), "what is left is named"
+    went_back = "Now Then Went back of USD 25.00 5.00 25.00"
+    assert f"Send USD 20.00 back? {went_back} From Bob To Alice Why no reason" in words_of(rest), (
+        "what is left is named"
+    )
     form = hidden_fields(rest) | {"amount": "20.00", "password": PASSWORD}
     assert '<input type="hidden" name="amount" value="20.00">' in rest.text
     assert ann.http.post(f"{path}/refund", data=form).status_code == 303

@@ -1,10 +1,12 @@
 """What is looked over before it changes money or lasts: before beside after, its proportion, and what is unusual."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from html import unescape
 from typing import Any, Final
 
+import httpx2
 import pytest
 
 from payres.core.payments.quotes import rate_between
@@ -16,10 +18,13 @@ from payres.operator import assets, peers, wallets, webhooks
 from payres.operator.declared import look_overs
 from payres.operator.declared.declarations import LookOver
 from payres.operator.declared.shapes import facts_of
+from payres.operator.refunds import WantedRefund
+from payres.people.store.refunds import REFUNDS
 from payres.people.store.standing_orders import ORDERS
+from tests.helpers import last_segment, usd
 from tests.instance import Instance
 from tests.operator.pages.browser import PASSWORD, Browser, hidden_fields, words_of
-from tests.works import standing_order
+from tests.works import refund, standing_order
 
 MOST: Final = "That takes most of each payment"
 TERMS: Final[dict[str, Any]] = {
@@ -268,3 +273,79 @@ def test_hint_of_a_reference_is_that_of_the_page(payres: Instance, ann: Browser)
     words = ann.words("/admin/wallets/hinted/deposit")
     assert "if another one has it, you see that one first" in words
     assert "changes nothing" not in words
+
+
+def paid(payres: Instance, amount: int = 19000) -> str:
+    """The id of an incoming payment that alice paid to bob."""
+    url = payres.client.create_incoming_payment(payres.wallet("bob"), usd(amount))["id"]
+    payres.client.pay(payres.wallet("alice"), url)
+    return last_segment(url)
+
+
+def confirmed(page: httpx2.Response) -> dict[str, str]:
+    """What the form of a page that is looked over sends with the password."""
+    found = re.findall(r'<input type="hidden" name="([\w.]+)" value="([^"]*)">', page.text)
+    return {name: unescape(text) for name, text in found} | {"password": PASSWORD}
+
+
+def sent_back(payres: Instance, payment: str) -> list[tuple[int, str]]:
+    made = payres.read(lambda work: REFUNDS.list(work, incoming_payment_id=payment))
+    return [(one.amount, one.reference) for one in made]
+
+
+def test_refund_that_another_made_meanwhile_is_looked_at_before_the_next(payres: Instance, ann: Browser) -> None:
+    payment = paid(payres)
+    path, typed = f"/admin/payments/{payment}/refund", {"choice": "refund", "amount": "20.00"}
+    looked_over = ann.send(path, **typed, reference="complaint 77")
+    assert "Went back of USD 190.00 0.00 20.00" in words_of(looked_over)
+    with Browser(payres) as cat:
+        cat.follow_link("cat")
+        made = cat.http.post(path, data=confirmed(cat.send(path, **typed, reference="complaint 77, Cat")))
+        assert made.status_code == 303
+    refused = ann.http.post(path, data=confirmed(looked_over))
+    assert refused.status_code == 409
+    words = words_of(refused)
+    assert "Somebody has changed it since you looked it over: look again." in words
+    assert "Went back of USD 190.00 20.00 40.00" in words
+    said = "USD 20.00 of this payment went back before That was today, “complaint 77, Cat”. Is this another one?"
+    assert said in words
+    assert sent_back(payres, payment) == [(2000, "complaint 77, Cat")]
+    assert "went back before" not in words_of(ann.send(path, choice="refund", amount="19.00"))
+    assert ann.http.post(path, data=confirmed(refused)).status_code == 303, "all the same"
+    assert sent_back(payres, payment) == [(2000, "complaint 77, Cat"), (2000, "complaint 77")]
+    payres.check_ledger()
+
+
+def test_of_refunds_confirmed_at_the_same_time_one_is_made(payres: Instance, ann: Browser) -> None:
+    payment = paid(payres)
+    path = f"/admin/payments/{payment}/refund"
+    forms = [confirmed(ann.send(path, choice="refund", amount="20.00")) for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        answers = pool.map(lambda form: ann.http.post(path, data=form), forms)
+        assert sorted(answer.status_code for answer in answers) == [303, 409, 409, 409]
+    assert [amount for amount, _ in sent_back(payres, payment)] == [2000]
+
+
+def test_refund_whose_reference_was_used_says_that_it_sends_nothing(payres: Instance, ann: Browser) -> None:
+    payment = paid(payres)
+    path, typed = f"/admin/payments/{payment}/refund", {"choice": "refund", "reference": "complaint 78"}
+    early = ann.send(path, **typed, amount="20.00")
+    payres.write(lambda work: refund(work, WantedRefund(payment, "complaint 78", "20.00")))
+    for answer, status in ((ann.send(path, **typed), 200), (ann.http.post(path, data=confirmed(early)), 409)):
+        assert answer.status_code == status
+        words = words_of(answer)
+        assert "This refund was made before Nothing is sent again. This reference is that of a refund of" in words
+        assert "USD 20.00, today. To send more back, give another one. From Bob To Alice Reference complaint" in words
+        assert ("password" in answer.text, "Change it" in words) == (False, True)
+    assert ann.send(path, **typed, amount="21.00").status_code == 409, "that of another refund"
+    assert sent_back(payres, payment) == [(2000, "complaint 78")]
+
+
+def test_refund_form_whose_answer_was_lost_is_taken_as_carried_out(payres: Instance, ann: Browser) -> None:
+    payment = paid(payres)
+    path = f"/admin/payments/{payment}/refund"
+    form = confirmed(ann.send(path, choice="refund", amount="20.00"))
+    reference = f"page {form['once']}"
+    payres.write(lambda work: refund(work, WantedRefund(payment, reference, "20.00")))
+    assert ann.http.post(path, data=form).status_code == 303
+    assert sent_back(payres, payment) == [(2000, reference)]
