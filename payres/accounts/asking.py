@@ -22,7 +22,7 @@ from payres.core.http.error_answers import note_error
 from payres.core.process.rate_limiter import address_of
 from payres.core.protocol.errors import InvalidRequest, WrongState
 from payres.core.store.work import Work
-from payres.html.forms import Form, carried, carrying, here, not_of_page
+from payres.html.forms import Form, carried, carrying, here, not_of_page, shown_again
 from payres.html.html import language_of, redirect, render
 from payres.html.sentences import OTHER_REQUEST, problem_of
 
@@ -113,7 +113,7 @@ class Asking(NamedTuple):
         """The page that asks before what needs a fresh second step, and carries the fields of the form along until
         then. A form with a password is not carried: its page is opened again. `leads_away` as in render; `problem` is
         that of an answer that cannot be read."""
-        fields = {} if PASSWORDS & form.keys() else {name: text for name, text in form.items() if name != "csrf"}
+        fields = {} if PASSWORDS & form.keys() else shown_again({name: form[name] for name in form if name != "csrf"})
         csrf = form.get("csrf") or csrf_token(session)
         shown, kind = shown_digest(request, session, csrf, fields), self.cookies.kind
 

@@ -13,6 +13,7 @@ from payres.core.protocol.errors import InsufficientAccess, InvalidRequest, Unsu
 from payres.core.protocol.limits import MAX_JWKS_KEYS
 from payres.core.protocol.urls import ROOT_WALLET_PATH, Urls, canonical, canonical_url, is_loopback
 from payres.core.protocol.visible import visible_text
+from payres.core.signatures.jwk import has_private_key
 from payres.html.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS
 
 Form = Mapping[str, str]
@@ -62,9 +63,14 @@ def not_of_page(field: str = "choice") -> InvalidRequest:
     return InvalidRequest("This form is not one of this page's. Please open it again", field=field)
 
 
+def shown_again(form: Form) -> dict[str, str]:
+    """The fields of a form as a page may send them back: empty where a private key was typed."""
+    return {name: "" if has_private_key(text) else text for name, text in form.items()}
+
+
 def carrying(form: Form) -> dict[str, str]:
     """The fields of a form as another one carries them along."""
-    return {f"{CARRIED}{name}": text for name, text in form.items()}
+    return {f"{CARRIED}{name}": text for name, text in shown_again(form).items()}
 
 
 def carried(form: Form) -> dict[str, str]:

@@ -14,7 +14,7 @@ from payres.core.protocol.urls import canonical
 from payres.core.store import clients, wallets
 from payres.core.store.wallets import KeyRecord, WalletRecord
 from payres.core.store.work import Work
-from payres.html.forms import Form
+from payres.html.forms import Form, shown_again
 from payres.html.html import redirect
 from payres.html.language import marked
 from payres.people import apps
@@ -83,9 +83,14 @@ async def show(
         revoked="revoked" in query,
         was_extension="extension" in query,
         problems=problems or {},
-        given=given or {},
+        given=shown_again(given or {}),
         address=context_of(visit.request).urls.wallet(visit.wallet.path),
     )
+
+
+async def show_typed(visit: OwnerVisit, form: Form) -> Response:
+    """The form as it was filled in when the session had ended."""
+    return await show(visit, given=form)
 
 
 async def add(visit: OwnerVisit, form: Form) -> Response:
@@ -99,8 +104,7 @@ async def add(visit: OwnerVisit, form: Form) -> Response:
         if problem not in PROBLEMS:
             raise
         said = visit.language.say(PROBLEMS[problem], name=details.get("name", ""), most=MAX_JWKS_KEYS)
-        given = {"nickname": nickname, "key": "" if problem == "private_key" else text}
-        return await show(visit, {str(field): said}, given, error.status)
+        return await show(visit, {str(field): said}, form, error.status)
     return redirect(f"{PATH}?added={key.id}")
 
 

@@ -1,6 +1,5 @@
 """Public keys of the owner's own programs, which request grants as the wallet itself."""
 
-import re
 from typing import Final
 
 import msgspec
@@ -9,15 +8,12 @@ from payres.accounts.notices import notify
 from payres.core.protocol.errors import InvalidRequest, WrongState, require
 from payres.core.protocol.limits import MAX_JWKS_KEYS
 from payres.core.protocol.visible import visible_name
-from payres.core.signatures.jwk import JWK, jwk_from_pem, jwk_json, parse_jwk, thumbprint
+from payres.core.signatures.jwk import JWK, has_private_key, jwk_from_pem, jwk_json, parse_jwk, thumbprint
 from payres.core.store import audit, wallets
 from payres.core.store.wallets import KEYS, KeyRecord, WalletRecord
 from payres.core.store.work import Work
 
 MAX_NICKNAME: Final = 60
-
-# A private key: in PEM, also without its first line (RFC 8410), or in JSON, also in malformed JSON.
-PRIVATE: Final = re.compile(r"""PRIVATE KEY|MC4CAQAwBQYDK2Vw|["']d["']\s*:""")
 
 
 def add_key(work: Work, wallet: WalletRecord, text: str, nickname: str) -> KeyRecord:
@@ -74,9 +70,9 @@ def read_key(text: str) -> JWK:
     The kid of a PEM is its thumbprint (RFC 7638). Raises InvalidRequest with the problem private_key, several_keys,
     other_kind or unreadable.
     """
-    data = jwk_json(text.strip().encode("utf-8", "replace"))
-    if PRIVATE.search(text) or PRIVATE.search(data.decode("utf-8", "replace")):
+    if has_private_key(text):
         raise _refused("private_key")
+    data = jwk_json(text.strip().encode("utf-8", "replace"))
     return _key_of_pem(data) if b"-----BEGIN" in data else _only_key(data)
 
 

@@ -158,7 +158,9 @@ PLACES: Final[Mapping[str, Place]] = {
         },
     ),
     "/settings/developer-keys": Place(
-        key_pages.show, {"add": key_pages.add, "revoke": Unasked(key_pages.revoke, TAKES_AWAY)}
+        key_pages.show,
+        {"add": key_pages.add, "revoke": Unasked(key_pages.revoke, TAKES_AWAY)},
+        again=_again(add=key_pages.show_typed),
     ),
     "/settings/webhooks": Place(webhooks.show, {"add": webhooks.add}, again=_again(add=webhooks.show)),
     "/settings/webhooks/{id}": Place(

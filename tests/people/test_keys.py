@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Iterator
+from html import unescape
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -21,10 +22,11 @@ from payres.core.store import audit
 from payres.core.store.wallets import KeyRecord, list_keys, require_wallet
 from payres.operator import keys
 from payres.people.keys import read_key
+from tests.accounts.test_factor_pages import sign_in_there, sign_out, turn_on
 from tests.helpers import Json, receiver_of, refusal, usd
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
-from tests.people.browser import OwnersBrowser
+from tests.people.browser import PASSWORD, OwnersBrowser, signed_in
 from tests.people.test_apps import RECONNECT
 from tests.people.test_apps_rules import EXTENSION, ask, new_owner, path_of, pay
 from tests.signing_client import Client
@@ -147,6 +149,8 @@ REFUSED = [
     (RSA, "This key is of another kind.", 400),
     (json.dumps(SECRET), PRIVATE_SAID, 400),
     (base64.b64encode(json.dumps(SECRET).encode()).decode(), PRIVATE_SAID, 400),
+    *((base64.b64encode(json.dumps(SECRET).encode()).decode()[:-cut], PRIVATE_SAID, 400) for cut in range(2, 6)),
+    (json.dumps({"kty": "oct", "k": "nWGxne"}), PRIVATE_SAID, 400),
     (json.dumps({"keys": [SECRET]}), PRIVATE_SAID, 400),
     (json.dumps(SECRET)[:-3], PRIVATE_SAID, 400),
     (PRIVATE, PRIVATE_SAID, 400),
@@ -168,6 +172,31 @@ def test_what_is_no_public_key_is_refused_at_its_field(
     for secret in ("nWGxne", "MC4CAQAw", base64.b64encode(PRIVATE.encode()).decode()[:40]):
         assert secret not in answer.text
         assert not [line for line in shared.requests if secret in line]
+
+
+@pytest.mark.parametrize("text", [as_shown(JWK_A), json.dumps(SECRET), PRIVATE], ids=["public", "jwk", "pem"])
+def test_key_and_its_name_wait_for_a_sign_in_but_no_private_one(shared: Instance, text: str) -> None:
+    with signed_in(shared, f"keys-{next(NUMBERS)}") as owner:
+        fields = {"csrf": owner.csrf, "choice": "add", "key": text, "nickname": "My laptop"}
+        sign_out(shared, owner)
+        asked = owner.http.post(PAGE, data=fields)
+        assert "What you typed is kept." in words_of(asked)
+        again = sign_in_there(asked, owner.http, wallet=owner.path, password=PASSWORD)
+        assert 'value="My laptop"' in again.text
+        kept = unescape(again.text.partition("<textarea")[2].partition(">")[2].partition("</textarea>")[0])
+        assert kept == (text if text == as_shown(JWK_A) else "")
+        for secret in ("nWGxne", "MC4CAQAw"):
+            assert secret not in asked.text + again.text
+        assert valid_keys(shared, owner.path) == []
+
+
+def test_second_step_is_asked_for_without_a_private_key(payres: Instance) -> None:
+    with signed_in(payres, f"keys-{next(NUMBERS)}") as owner:
+        turn_on(owner)
+        payres.clock.advance(301)
+        asked = owner.send(PAGE, "add", {"key": json.dumps(SECRET), "nickname": "My laptop"})
+        assert 'name="of.nickname" value="My laptop"' in asked.text
+        assert "nWGxne" not in asked.text
 
 
 def test_nicknames_are_shown_as_text_and_a_key_is_added_once(shared: Instance, browser: OwnersBrowser) -> None:

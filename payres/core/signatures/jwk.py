@@ -23,6 +23,8 @@ _KID = re.compile(rf"[\x20-\x7e]{{1,{MAX_KEYID_LENGTH}}}")
 _X = re.compile(r"[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]")
 # base64url to base64.
 _STANDARD: Final = bytes.maketrans(b"-_", b"+/")
+# A private key: in PEM, also without its first line (RFC 8410), or in JSON, also in malformed JSON; or a shared one.
+_PRIVATE: Final = re.compile(r"""PRIVATE KEY|MC4CAQAwBQYDK2Vw|["'][dk]["']\s*:""")
 _ONLY: Final = {"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA"}
 
 
@@ -80,6 +82,13 @@ def jwk_json(text: bytes) -> bytes:
         if decoded.lstrip().startswith((b"{", b"-----BEGIN")):
             return decoded
     return text
+
+
+def has_private_key(text: str) -> bool:
+    """Whether a text has a private key, in JSON or PEM, or in base64 of these, which may lack its end."""
+    whole = text.strip().encode("utf-8", "replace")
+    read = (jwk_json(one).decode("utf-8", "replace") for one in (whole, whole[:-1]))
+    return any(_PRIVATE.search(one) for one in (text, *read))
 
 
 def encode_jwk(jwk: JWK) -> str:

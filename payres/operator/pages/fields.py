@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple, get_origin
 from payres.core.protocol.errors import DomainError, InvalidAmount, SignInFailed
 from payres.core.store.work import Work
 from payres.html.concurrent_edits import WAS, plain_lines
-from payres.html.forms import Form
+from payres.html.forms import Form, shown_again
 from payres.html.sentences import ended
 from payres.operator.declared.declarations import Operation, OperationForm
 from payres.operator.declared.inputs import MAX_NAME_LENGTH, Input, naming
@@ -92,8 +92,9 @@ class FormFields:
         thing: object = None,
         is_looked_over: bool = False,
     ) -> Sequence[Field]:
-        """The fields; secrets have their values only where these are looked over, to be sent again."""
+        """The fields; secrets and private keys have their values only where these are looked over, to be sent again."""
         present, found = self.present(thing), []
+        form = form if is_looked_over else shown_again(form)
         codes = {name: text for name, text in form.items() if CODE.fullmatch(text)}
         named = defaultdict(lambda: "unit", codes)
         units = {"amount": getattr(thing, "asset_code", ""), "percent": "%"}

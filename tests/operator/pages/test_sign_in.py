@@ -1,3 +1,4 @@
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,9 @@ import pytest
 from payres.accounts.limits import MAX_WRONG_PASSWORDS, MAX_WRONG_PASSWORDS_PER_WALLET
 from payres.accounts.sessions import find_session
 from payres.core.protocol.identifiers import hash_secret
+from payres.operator.declared.declarations import declared
+from payres.operator.pages.operations import OperationPage
+from payres.operator.pages.serving import admin_pages
 from payres.operator.store.operators import OF_OPERATORS
 from tests.helpers import sign_in_token
 from tests.instance import Instance, run_instance
@@ -284,3 +288,48 @@ def test_what_was_typed_is_kept_through_a_sign_in_but_for_secrets(payres: Instan
         assert "harbour" in words_of(again)
         done = browser.http.post(path, data=hidden_fields(again) | typed | {"password": PASSWORD})
         assert done.status_code == 303, words_of(done)
+
+
+KEY = "nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A"
+PRIVATE = json.dumps(
+    {"kty": "OKP", "crv": "Ed25519", "kid": "k", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "d": KEY}
+)
+UNSEEN = {"secret": "whisper-it"}  # by kind of field; what is typed in the others has a private key
+FILLED_IN = {path: page for path, page in admin_pages().items() if isinstance(page, OperationPage) and len(page.fields)}
+
+
+def test_every_input_that_is_a_secret_by_its_name_is_of_that_kind() -> None:
+    inputs = [one for operation in declared() for one in operation.inputs.values()]
+    named = [one for one in inputs if re.search("token|secret|password|passphrase|api_key", one.name)]
+    assert {one.kind_of_field for one in [*named, *(one for one in inputs if one.is_secret)]} == {"secret"}
+
+
+@pytest.mark.parametrize("path", FILLED_IN)
+def test_no_field_of_a_form_has_a_secret_or_a_private_key_once_more(payres: Instance, path: str) -> None:
+    page = FILLED_IN[path]
+    typed = {one.name: UNSEEN.get(one.kind_of_field, PRIVATE) for one in page.fields if not one.is_mark}
+    url = re.sub("{.*?}", "1", path)
+    with Browser(payres) as browser:
+        for choice in page.form.buttons:
+            asked = browser.http.post(url, data=typed | {"choice": choice})
+            assert (asked.status_code, "of.choice" in asked.text) == (401, True)
+            assert not [text for text in (KEY, *UNSEEN.values()) if text in asked.text]
+    assert not {text for one in page.fields.shown(typed) for text in (KEY, *UNSEEN.values()) if text in one.value}
+
+
+def test_private_key_is_refused_and_sent_back_by_no_page(payres: Instance) -> None:
+    payres.create_wallet("pasted-private")
+    path = "/admin/wallets/pasted-private/new-key"
+    with Browser(payres) as browser:
+        browser.follow_link("kay")
+        refused = browser.send(path, choice="add", jwk=PRIVATE, name="Phone")
+        assert (refused.status_code, "has the private member" in words_of(refused)) == (400, True)
+        fields = hidden_fields(browser.get(path)) | {"choice": "add", "jwk": PRIVATE, "name": "Phone"}
+        browser.http.cookies.delete("payres_admin")
+        asked = browser.http.post(path, data=fields)
+        kept = dict(re.findall(r'<input type="hidden" name="([\w.]+)" value="([^"]*)">', asked.text))
+        entered = browser.http.post(path, data=kept | {"choice": "sign-in", "name": "kay", "password": PASSWORD})
+        for answer in (refused, entered):
+            assert 'value="Phone"' in answer.text
+        for answer in (refused, asked, entered):
+            assert KEY not in answer.text
