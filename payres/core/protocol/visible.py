@@ -21,11 +21,17 @@ VIRAMA = 9  # the combining class of the marks that a joiner may follow at the e
 BLANKS = "\u115f\u1160\u2800\u3164\uffa0"
 MARKS = ("Mn", "Me")
 MOST_MARKS = 4  # on one letter; more are stacked over the lines around it
-# Small letters and figures that look like another letter: `i`, `1` and some of Cyrillic and Greek.
-LOOK_ALIKES = str.maketrans(
-    "i10\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u04cf\u03b1\u03bd\u03bf\u03c1\u03b9",
-    "lloaeopcyxljslavopl",
+# Letters and figures that look like a Latin one, small or as a capital, after the confusables of Unicode (UTS 39).
+LOOK_ALIKES = (
+    str.maketrans("i10\u0131", "llol")
+    | str.maketrans("\u0430\u0432\u0435\u0437\u043a\u043c\u043d\u043e", "abe3kmho")  # Cyrillic
+    | str.maketrans("\u0440\u0441\u0442\u0443\u0445\u044c\u0455\u0456\u0458", "pctyxbslj")
+    | str.maketrans("\u0475\u04af\u04bb\u04cf\u0501\u051b\u051d", "vyhldqw")
+    | str.maketrans("\u03b1\u03b2\u03b5\u03b6\u03b7\u03b9\u03ba", "abezhlk")  # Greek
+    | str.maketrans("\u03bc\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7", "mnoptyx")
 )
+# Small letters that look like another one than their capitals do.
+SMALL_ALIKES = str.maketrans("\u0433\u03b3\u03b7\u03bd\u03c3\u03c5", "rynvou")
 INVISIBLE_CATEGORIES = ("Cc", "Cf", "Cs", "Co", "Cn")
 
 
@@ -60,9 +66,15 @@ def visible_name(name: str | None, wallet_address: str | None) -> str | None:
 def as_read(name: str) -> str:
     """What tells a name from others for who reads it: its letters and figures, without case and accents, and the same
     for all that look alike; the name itself if it has none."""
-    # Wallets are stored with it: a change of what it gives needs a migration that fills their columns again, like 0056.
+    # Wallets are stored with it: a change of what it gives needs a migration that fills their columns again, like 0061.
     plain = unicodedata.normalize("NFKD", visible_text(name)).casefold()
     return "".join(one for one in plain if one.isalnum()).translate(LOOK_ALIKES) or plain
+
+
+def readings(name: str) -> tuple[str, str]:
+    """The ways to read a name: as `as_read` does, which takes each letter for what its capital looks like, and with the
+    small letters as they look."""
+    return as_read(name), as_read(unicodedata.normalize("NFKD", name).translate(SMALL_ALIKES))
 
 
 def visible_text(text: str) -> str:

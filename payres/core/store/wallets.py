@@ -8,7 +8,7 @@ import msgspec
 from payres.core.protocol.amounts import Asset, Fee
 from payres.core.protocol.errors import InvalidRequest, require
 from payres.core.protocol.urls import require_wallet_path
-from payres.core.protocol.visible import as_read, visible_name
+from payres.core.protocol.visible import as_read, readings, visible_name
 from payres.core.store.rows import R, Table, number
 from payres.core.store.work import Transaction, Work
 
@@ -110,8 +110,8 @@ def name_wallet(tx: Transaction, wallet_id: int, path: str, name: str | None) ->
 
 def read_like(tx: Transaction, name: str, owner_id: int) -> str | None:
     """The path of a wallet of another owner whose path or public name is read like this name, None if there is none."""
-    condition, read = "(path_as_read = ? OR name_as_read = ?) AND owner_id <> ?", as_read(name)
-    row = tx.execute(f"SELECT path FROM wallet_address WHERE {condition} LIMIT 1", (read, read, owner_id)).fetchone()
+    ways, condition = readings(name), "(path_as_read IN (?, ?) OR name_as_read IN (?, ?)) AND owner_id <> ?"
+    row = tx.execute(f"SELECT path FROM wallet_address WHERE {condition} LIMIT 1", (*ways, *ways, owner_id)).fetchone()
     return row[0] if row else None
 
 

@@ -10,6 +10,7 @@ from payres.core.protocol.visible import (
     MAX_NAME_LENGTH,
     as_read,
     is_visible,
+    readings,
     visible_name,
     visible_text,
     visible_url,
@@ -127,8 +128,43 @@ def test_names_that_are_read_alike_are_one(name: str, others: list[str]) -> None
     assert as_read(name) not in {as_read("Alicia"), as_read("Bob"), as_read("🐙"), ""}
 
 
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [
+        ("Bob", ["\u0412ob", "\u0412\u043e\u0432", "\u0392\u03bf\u0432", "\u0432\u03bfb"]),
+        ("Nick", ["\u039dick", "\u039d\u0399C\u039a"]),
+        ("Eva", ["E\u03bda", "\u0415V\u0410", "\u0395\u03bd\u03b1"]),
+        ("Help", ["\u041d\u0435l\u0440", "\u0397\u0395l\u03a1"]),
+        ("Tom", ["\u0422\u043e\u043c", "\u03a4\u039f\u039c"]),
+        ("Kate", ["\u041a\u0430\u0442\u0435", "\u039a\u0391\u03a4\u0395", "\u03baate"]),
+        ("Zoya", ["\u0396\u03bfya", "Zo\u03b3a", "ZO\u03a5A"]),
+        ("Max", ["\u041c\u0430\u0445", "\u039c\u0391\u03a7"]),
+        ("Ron", ["\u0433on"]),
+        ("\u0391\u03bd\u03bd\u03b1", ["\u0391\u039d\u039d\u0391", "ANNA", "\u03b1\u03bd\u03bd\u03b1"]),  # Greek
+        ("\u0412\u043e\u0432", ["Bob"]),  # Cyrillic
+    ],
+)
+def test_letters_of_other_scripts_are_read_as_they_look_small_or_as_capitals(name: str, others: list[str]) -> None:
+    assert {one for one in others if as_read(name) not in readings(one)} == set()
+
+
+HONEST = "Bob Anna Nina Alice Maria Tom Ivan Olga Vera Nikos Eleni Georgios Dimitra Eva Max Dmitri Hanna Katya"
+
+
+HONEST_ELSEWHERE = (
+    "Анна Нина Иван Ольга Вера Мария Дмитрий Борис Катя Дима Зоя"
+    " Νίκος Ελένη Γιώργος Δήμητρα Μαρία Όλγα Ήρα Σοφία Ιωάννα"
+)
+
+
+@pytest.mark.parametrize("name", HONEST_ELSEWHERE.split())
+def test_honest_names_in_other_scripts_are_like_none_that_looks_otherwise(name: str) -> None:
+    assert not {as_read(one) for one in HONEST.split()} & {*readings(name)}
+    assert as_read(name) in readings(name.upper())
+
+
 def test_what_is_stored_as_it_is_read_is_read_so_for_ever() -> None:
     """Another figure means that stored names are read otherwise: it comes with a migration that fills them again."""
     every_python_knows = (one for one in map(chr, range(0x10000)) if unicodedata.ucd_3_2_0.category(one) != "Cn")
     read = "\n".join(as_read(f"{one}{one}x") for one in every_python_knows if not "\ud800" <= one <= "\udfff")
-    assert sha256(read.encode()).hexdigest()[:16] == "79e10269ac0b24b5"
+    assert sha256(read.encode()).hexdigest()[:16] == "0dae69b8883d9391"
