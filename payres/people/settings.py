@@ -90,7 +90,8 @@ async def show_receiving(
 
 
 async def rename(visit: OwnerVisit, form: Form) -> Response:
-    """Gives the wallet another name, which payers see, unless that is read like that of another owner's wallet here."""
+    """Gives the wallet another name, which payers see, unless that is read like that of another owner's wallet here or
+    of the server."""
     name, wallet = form.get("name", "").strip(), visit.wallet
     if not 1 <= len(name) <= LONGEST_PUBLIC_NAME or not is_visible(name):
         problem = visit.language.say("A name has 1 to {most} characters that can be seen.", most=LONGEST_PUBLIC_NAME)
@@ -101,14 +102,16 @@ async def rename(visit: OwnerVisit, form: Form) -> Response:
 
     try:
         await save_unchanged(
-            visit, {**form, "name": name}, present, partial(wallet_names.rename, wallet=wallet, name=name)
+            visit, {**form, "name": name}, present, partial(wallet_names.choose, wallet=wallet, name=name)
         )
     except ChangedMeanwhile as error:
         note_error(visit.request, error)
         rows = sides_of(error, {"name": visit.language.say("Name")})
         return await show_receiving(visit, error.merged(form), status=error.status, rows=rows)
-    except WrongState:
+    except WrongState as error:
         problem = visit.language.say("Another wallet here is called so, or nearly so. Choose another name.")
+        if "wallet" not in error.details:
+            problem = visit.language.say("This provider is called so, or nearly so. Choose another name.")
         return await show_receiving(visit, form, problem, 400)
     return redirect("/settings/receive?done=name")
 

@@ -55,7 +55,9 @@ def test_wallet_that_cannot_be_is_refused(tx: Work, terms: dict[str, Any], statu
     assert refusal.value.status == status
 
 
-@pytest.mark.parametrize("name", ["Alice", "ÁLICE", "A1ice", "Alíce Smith", "alice  smith"])
+@pytest.mark.parametrize(
+    "name", ["Alice", "ÁLICE", "A1ice", "Alíce Smith", "alice  smith", "\u0391LICE S\u039cIT\u041d", "Ali\u0441\u0435"]
+)
 def test_no_name_is_given_that_payers_can_take_for_another_owner_s(tx: Work, name: str) -> None:
     """By what opens a wallet, renames or changes it; what was called so before stays until it is renamed."""
     open_wallet(tx, public_name="Alice Smith")
@@ -74,6 +76,22 @@ def test_no_name_is_given_that_payers_can_take_for_another_owner_s(tx: Work, nam
     assert wallets.open_wallet(tx, "alice-2", "EUR", 2, "Alice Smith EUR", owner="alice").owner_id
     wallets.rename(tx, "bob", None)
     assert wallets.rename(tx, "alice-2", "Alice Smith").public_name == "Alice Smith"
+
+
+@pytest.mark.parametrize("name", [*("{}", "{}/bob", "HTTPS://{}/bob", "Ask help@{}", "Pay: {}.", "\uff0f{}\u2044bob")])
+def test_no_wallet_is_called_like_an_address_of_this_server(tx: Work, name: str) -> None:
+    open_wallet(tx)
+    named = name.format(tx.urls.host)
+    given: list[Callable[[], Any]] = [
+        lambda: wallets.open_wallet(tx, "b", "USD", 2, named),
+        lambda: wallets.rename(tx, "alice", named),
+    ]
+    for one in given:
+        with pytest.raises(DomainError, match="like an address of this server; choose another name") as refusal:
+            one()
+        assert (refusal.value.status, refusal.value.details["field"]) == (409, "publicName")
+    other = name.format("other.invalid")
+    assert wallets.rename(tx, "alice", other).public_name == other
 
 
 @pytest.mark.parametrize("code", ["USD", "X", "USDC.e", "!" * 32])

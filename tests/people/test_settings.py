@@ -2,6 +2,7 @@ import asyncio
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from html import unescape
 from typing import Any
@@ -10,15 +11,19 @@ import pytest
 
 from payres.accounts import owners
 from payres.accounts.limits import MAX_WRONG_PASSWORDS
+from payres.core.protocol.errors import WrongState
+from payres.core.store.connections import connect_writer
 from payres.core.store.wallets import require_wallet
 from payres.html.concurrent_edits import save_unchanged
 from payres.operator import wallets
-from payres.people import settings
+from payres.people import settings, wallet_names
+from payres.settings import settings_with
 from tests.helpers import sign_in_token
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
 from tests.people.browser import PASSWORD, OwnersBrowser, signed_in, signed_out
 from tests.people.test_sign_in import sign_in
+from tests.works import NOW, work_at
 
 NEW = "battery staple"
 GIVEN = {"current": PASSWORD, "password": NEW, "again": NEW}
@@ -244,12 +249,25 @@ def test_owner_gives_the_wallet_a_name_that_payers_see(payres: Instance, dora: O
         ("A L1CE", "Another wallet here is called so, or nearly so. Choose another name."),
         ("\u0410lic\u0435", "Another wallet here is called so, or nearly so. Choose another name."),
         ("b-o-b", "Another wallet here is called so, or nearly so. Choose another name."),
+        ("127.0.0.1/bob", "This provider is called so, or nearly so. Choose another name."),
     ],
 )
 def test_name_that_is_not_taken_says_why_at_its_field(dora: OwnersBrowser, name: str, said: str) -> None:
     answer = dora.send(NAMED, "rename", {"name": name})
     assert (answer.status_code, said in words_of(answer)) == (400, True)
     assert re.findall(r'id="(\w+)-error"', answer.text) == ["name"]
+
+
+@pytest.mark.parametrize("name", ["Example Bank", "EXAMP1E BANK", "\u0415xample-\u0412ank"])
+def test_server_s_own_name_is_for_a_wallet_that_an_operator_names(name: str) -> None:
+    with closing(connect_writer(":memory:")) as connection:
+        work = work_at(connection, NOW, settings_with({"name": "Example Bank"}))
+        wallet = wallets.open_wallet(work, "fees", "USD", 2)
+        with pytest.raises(WrongState, match="like that of this server; choose another name"):
+            wallet_names.choose(work, wallet, name)
+        named = wallets.rename(work, "fees", name)
+        wallet_names.choose(work, named, name)  # which it has
+        wallet_names.choose(work, named, "Example Bakery")
 
 
 def test_name_that_two_owners_choose_at_once_is_the_first_one_s(
