@@ -517,8 +517,9 @@ create index transfer_of_outgoing_payment on transfer (outgoing_payment_id) wher
 create index transfer_of_refund on transfer (refund_id) where refund_id is not null;
 
 -- Idempotency keys of the last day, of clients and API keys, with the response to repeat. path and body_hash (SHA-256)
--- distinguish the request from others with the same key.
--- rows: clients, at most 10,000 (rate_limit_per_client) a second; operators
+-- distinguish the request from others with the same key. An owner's form that asks for money has one too.
+-- rows: clients, at most 10,000 (rate_limit_per_client) a second; operators; owners, at most 240
+--   (MAX_FORMS_OF_OWNER) an hour
 -- kept: answers under an `Idempotency-Key`: after 24 hours, by retention.RESPONSES
 -- times: created_at lasts 24 hours (retention.RESPONSES.after)
 -- restore: nothing, because what was created since is lost

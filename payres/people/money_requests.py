@@ -3,15 +3,19 @@
 Their client is the wallet itself, which distinguishes them from incoming payments of apps and of payers.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
+import msgspec
 from starlette.responses import Response
 
 from payres.core.payments import incoming
+from payres.core.payments.idempotency import KeyedRequest, cache_response, find_response
 from payres.core.protocol.clock import DAY, SECOND
 from payres.core.protocol.errors import nothing_here
+from payres.core.protocol.identifiers import new_id
 from payres.core.protocol.urls import canonical
 from payres.core.protocol.visible import described
 from payres.core.store import audit, clients
@@ -32,19 +36,31 @@ DAYS: Final = (1, 7, 30)
 LOOK_SECONDS: Final = 10  # until the page of an open request refreshes
 
 
-def make_request(work: Work, wallet: WalletRecord, amount: int | None, note: str, lifetime: int) -> str:
+def make_request(work: Work, wallet: WalletRecord, amount: int | None, note: str, lifetime: int, once: str = "") -> str:
     """Creates a request and returns its id. `amount` is in minor units, None for any; `lifetime` in microseconds.
 
-    Raises InvalidRequest if the wallet is inactive.
+    `once` is the id of the form: the same form sent again returns the first request. Raises InvalidRequest if the
+    wallet is inactive.
     """
     address = work.urls.wallet(wallet.path)
     active_wallet(work, address)
     client_id = clients.ensure_client(work, canonical(address), address, None, work.now).id
+    keyed = _keyed(client_id, once, [amount, note, lifetime]) if once else None
+    known = find_response(work, keyed)
+    if known is not None:
+        return known.decode()
     until = work.now + min(lifetime, work.settings.incoming_payment_lifetime * SECOND)
     made = incoming.made(work, wallet, client_id, amount, described(note), until)
     incoming.add(work, wallet, made)
+    cache_response(work, keyed, made.id.encode())
     audit.record(work, "payment.request", made.id, wallet=wallet.path)
     return made.id
+
+
+def _keyed(client_id: int, once: str, typed: Sequence[int | str | None]) -> KeyedRequest:
+    """A form under a key of what was typed too: changed after going back, it asks for something else."""
+    body = msgspec.json.encode([once, *typed])
+    return KeyedRequest(client_id, hashlib.sha256(body).hexdigest(), PATH, body)
 
 
 def cancel_request(work: Work, wallet: WalletRecord, payment_id: str) -> None:
@@ -122,7 +138,8 @@ async def make(visit: OwnerVisit, form: Form) -> Response:
         problems["days"] = visit.language.say("Choose one of these.")
     if problems:
         return await show_form(visit, form, problems, 400)
-    unit = partial(make_request, wallet=visit.wallet, amount=amount, note=note, lifetime=int(days) * DAY)
+    lifetime, once = int(days) * DAY, form.get("once", "")
+    unit = partial(make_request, wallet=visit.wallet, amount=amount, note=note, lifetime=lifetime, once=once)
     return redirect(f"{PATH}/{await visit.write(unit)}")
 
 
@@ -136,9 +153,16 @@ async def cancel(visit: OwnerVisit, form: Form) -> Response:
 async def show_form(visit: OwnerVisit, given: Form, problems: Mapping[str, str] = {}, status: int = 200) -> Response:
     """The form, filled in with what is given, beside the open requests."""
     bills = await visit.read(partial(list_open, wallet=visit.wallet))
-    lifetimes = _lifetimes(visit)
     return visit.show(
-        "request.html", status, tab=HOME, path=PATH, bills=bills, problems=problems, given=given, lifetimes=lifetimes
+        "request.html",
+        status,
+        tab=HOME,
+        path=PATH,
+        bills=bills,
+        problems=problems,
+        given=given,
+        once=given.get("once") or new_id(),
+        lifetimes=_lifetimes(visit),
     )
 
 

@@ -1,6 +1,8 @@
 import re
 import secrets
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from html import unescape
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -98,6 +100,28 @@ def test_what_cannot_be_is_said_at_its_field_and_stays_there(
     if field != "days":
         assert given in [unescape(text) for text in re.findall(r'value="([^"]*)"', answer.text)]
     assert "Open requests" not in owner.words(PATH)
+
+
+def test_form_that_is_sent_again_leads_to_the_first_request(shared: Instance, owner: Owner) -> None:
+    """Three clicks at once too; another one, or one that was changed after going back, makes another request."""
+    given = {"amount": "5.00", "note": "Lunch", "days": "1"}
+
+    def opened() -> str:
+        return str(re.findall(r'name="once" value="([^"]+)"', owner.http.get(PATH).text)[0])
+
+    def sent(once: str, **changed: str) -> str:
+        return str(owner.send(PATH, "make", given | {"once": once} | changed).headers["location"])
+
+    first = opened()
+    with ThreadPoolExecutor(3) as pool:
+        paths = set(pool.map(sent, [first] * 3))
+    assert len(paths) == 1
+    assert paths.isdisjoint({sent(first, amount="6.00"), sent(opened())})
+    assert {sent(first)} == paths
+    wallet = shared.read(partial(require_wallet, wallet=owner.path))
+    assert len(shared.read(partial(money_requests.list_open, wallet=wallet))) == 3
+    refused = owner.send(PATH, "make", given | {"once": first, "amount": "0"})
+    assert f'name="once" value="{first}"' in refused.text, "what is mended is the same form"
 
 
 def test_form_comes_first_and_open_requests_tell_what_came(shared: Instance, owner: Owner) -> None:
