@@ -21,6 +21,7 @@ from payres.core.protocol.wire import AssetCode, Resource, require_amount
 from payres.core.store import audit
 from payres.core.store.accounts import ASSETS, list_assets
 from payres.core.store.work import Work
+from payres.operator.declared import look_overs
 from payres.operator.declared.declarations import FOR_GOOD, CommandLine, Listing, OperationForm, operation
 from payres.operator.declared.inputs import DecimalText, check_name, said
 from payres.operator.declared.shapes import Cell, Column, Shape, Time, decimals, fact, represent
@@ -129,6 +130,7 @@ def list_operators(work: Work) -> Sequence[OperatorRecord]:
         lists="/operators",
         needs=("name", "role"),
         will="You get a link. It works once, for 15 minutes. Hand it over yourself.",
+        weighs=look_overs.of_operator,
     ),
     scope="operators:write",
     shows_secret=True,

@@ -19,6 +19,7 @@ from payres.interledger.store import peers
 from payres.operator import audit
 from payres.operator.declared.declarations import LookOver
 from payres.operator.declared.shapes import Cell
+from payres.operator.store.operators import OPERATORS
 from payres.people.store import standing_orders
 
 Figures = tuple[str, str | None, str | None]  # a label, what is now, and what will be
@@ -140,6 +141,14 @@ def of_wallet(
     ]
     button = f"Make the currency “{asset_code}”"
     return LookOver(f"A new currency, “{asset_code}”?", button, (), facts, _new_currency(work, asset))
+
+
+def of_operator(work: Work, name: str, **_: object) -> LookOver:
+    """A risk is a link that somebody else may have made, and handed over, which this one ends."""
+    known, risk = OPERATORS.find(work, name=name), None
+    if known is not None:
+        risk = "There is a link for this name already", f"It ends, and with it the role “{known.role}”."
+    return LookOver("New operator?", "Make the link", (), (), risk)
 
 
 def _orders(count: int, what: str = "") -> Sequence[tuple[str, str]]:

@@ -14,7 +14,7 @@ from payres.core.store import accounts
 from payres.core.store.accounts import RateRecord
 from payres.core.store.wallets import require_wallet
 from payres.core.store.work import Work
-from payres.operator import assets, peers, wallets, webhooks
+from payres.operator import assets, operators, peers, wallets, webhooks
 from payres.operator.declared import look_overs
 from payres.operator.declared.declarations import LookOver
 from payres.operator.declared.shapes import facts_of
@@ -349,3 +349,15 @@ def test_refund_form_whose_answer_was_lost_is_taken_as_carried_out(payres: Insta
     payres.write(lambda work: refund(work, WantedRefund(payment, reference, "20.00")))
     assert ann.http.post(path, data=form).status_code == 303
     assert sent_back(payres, payment) == [(2000, reference)]
+
+
+def test_operator_whom_another_has_let_in_meanwhile_is_looked_at(payres: Instance, ann: Browser) -> None:
+    path = "/admin/new-operator"
+    asked = ann.send(path, choice="make", name="eve", role="full")
+    assert "New operator? Name eve Role full" in words_of(asked)
+    payres.write(lambda work: operators.make_link(work, "eve", role="support"))
+    refused = ann.http.post(path, data=confirmed(asked))
+    assert refused.status_code == 409
+    assert "There is a link for this name already It ends, and with it the role “support”." in words_of(refused)
+    assert "Somebody has changed it since you looked it over" in words_of(refused)
+    assert ann.http.post(path, data=confirmed(refused)).status_code == 200, "all the same"
