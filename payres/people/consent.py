@@ -4,13 +4,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.accounts import cookies
 from payres.accounts.second_factors import STEPS, alone
 from payres.accounts.second_step import signed_out
-from payres.accounts.sessions import check_csrf, close_session, csrf_token
+from payres.accounts.sessions import HalfSignIn, SignedIn, check_csrf, close_session, csrf_token
 from payres.accounts.sign_in import Entered
 from payres.accounts.store.owners import OF_OWNERS
 from payres.core.grants import consent
@@ -82,7 +83,7 @@ async def answer(request: Request) -> Response:
         case "sign-out":
             return await _sign_out(request, form)
         case "start-over":
-            return _show_sign_in(request, await _find(request))
+            return _show_sign_in(request, await _find(request), form=form)
         case "verify":
             return await _verify(request, form)
         case "approve" | "any" | "deny" as choice:
@@ -137,32 +138,42 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
     check_open(found, context_of(request).clock.now())
     if found.owner.password_hash is None:
         return _show_sign_in(request, found, 409)
+    only, known = found.owner, found.known_browser
     try:
         if form["choice"] != "sign-in":
-            return await _enter(request, OWNER_SIGN_IN.by_step(request, form, _path(request), only=found.owner))
-        return await _enter(request, OWNER_SIGN_IN.by_password(request, found.owner, found.known_browser, form))
+            return await _enter(request, OWNER_SIGN_IN.by_step(request, form, _path(request), only=only), form)
+        return await _enter(request, OWNER_SIGN_IN.by_password(request, only, known, form), form)
     except (InsufficientAccess, InvalidRequest) as error:
-        return _show_sign_in(request, found, error.status, note_error(request, error))
+        return _show_sign_in(request, found, error.status, note_error(request, error), form=form)
     except DomainError as error:
-        return _explain(request, found, error)
+        return _explain(request, found, error, form)
 
 
-async def _enter(request: Request, way: Awaitable[Entered]) -> Response:
-    return OWNER_SIGN_IN.enter(request, html.redirect(_path(request)), await way)
+async def _enter(request: Request, way: Awaitable[Entered], form: Mapping[str, str]) -> Response:
+    """The page in the session that was opened, with the limit that was typed before; nothing is allowed unseen."""
+    entered, limit = await way, forms.carried(form).get("limit")
+    response: Response = html.redirect(_path(request))
+    if isinstance(entered, HalfSignIn) and limit is not None:
+        response = OWNER_SIGN_IN.asking.half(request, _path(request), entered, form=form)
+    elif isinstance(entered, SignedIn) and limit is not None:
+        found = await _find(request, entered.session)
+        if found.session is not None and not found.decided:
+            response = await _show_request(request, found, found.session, kept=limit)
+    return OWNER_SIGN_IN.enter(request, response, entered)
 
 
 async def _complete(request: Request, form: dict[str, str]) -> Response:
     try:
-        return await _enter(request, OWNER_SIGN_IN.by_step(request, form, _path(request)))
+        return await _enter(request, OWNER_SIGN_IN.by_step(request, form, _path(request)), form)
     except DomainError as error:
-        return _explain(request, await _find(request), error)
+        return _explain(request, await _find(request), error, form)
 
 
 async def _verify(request: Request, form: dict[str, str]) -> Response:
     """The decision that the second factor was given for."""
     found = await _find(request)
     if found.session is None:
-        return _explain(request, found, signed_out())
+        return _explain(request, found, signed_out(), _typed(request, found, forms.carried(form).get("limit")))
     check_csrf(found.session, form.get("csrf", ""))
     try:
         leads_away = found.interaction.finish_uri is not None
@@ -203,7 +214,8 @@ async def _decide(request: Request, form: Mapping[str, str], choice: str) -> Res
         cause = error.__cause__
         return await _show_request(request, found, found.session, limit, str(cause) if cause else "")
     except (SignInFailed, InsufficientAccess, WrongState, InvalidInteraction) as error:
-        return _explain(request, await _find(request), error)
+        found = await _find(request)
+        return _explain(request, found, error, _typed(request, found, limit))
     if isinstance(finish, ConsentRequest):  # it is approved once a second factor was given
         assert finish.session is not None, "is_stale_for requires a session"
         check_csrf(finish.session, csrf)
@@ -220,13 +232,19 @@ def _typed_limit(language: Language, text: str, asset: Asset) -> int:
         raise InvalidAmount("The limit is not typed as an amount", field="limit") from error
 
 
-def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Response:
+def _typed(request: Request, found: ConsentRequest, limit: str | None) -> dict[str, str]:
+    """What the sign-in form carries along of a decision: a limit that is not the one asked for."""
+    asked = _asked(spending_of(found.grant.access), html.language_of(request))
+    return {} if limit in {None, asked} else forms.carrying({"limit": limit or ""})
+
+
+def _explain(request: Request, found: ConsentRequest, error: DomainError, form: Mapping[str, str] = {}) -> Response:
     """The page that says why nothing was decided, and what to do."""
     noted = note_error(request, error)
     if found.decided:
         return _show_decided(request, found, noted.status)
     if noted.status == 401:
-        return _show_sign_in(request, found, 401, noted)
+        return _show_sign_in(request, found, 401, noted, form=form)
     # After expiry the link tells the client; otherwise the owner can open the request again.
     is_over, uri = isinstance(noted, InvalidInteraction), found.interaction.finish_uri
     expired = {"result": "grant_rejected", "message": "interaction expired"}  # clients know this result; Rafiki's words
@@ -238,14 +256,21 @@ def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Res
 
 
 def _show_sign_in(
-    request: Request, found: ConsentRequest, status: int = 200, error: DomainError | None = None, script: str = ""
+    request: Request,
+    found: ConsentRequest,
+    status: int = 200,
+    error: DomainError | None = None,
+    script: str = "",
+    form: Mapping[str, str] = {},
 ) -> Response:
-    """The sign-in form, or an explanation for a wallet without a password."""
+    """The sign-in form, which goes on carrying what `form` does; or an explanation for a wallet without a password."""
     problem = problem_of(html.language_of(request), error) if error else None
     is_password = error is not None and error.details.get("field") != "passkey"
     values = _parties(request, found) | {"problem": problem, "is_password": is_password, "here": _path(request)}
     steps = alone() if values["can_sign_in"] else ()
-    return cookies.render_sign_in(request, "consent/sign_in.html", values, status, script=script, steps=steps)
+    return cookies.render_sign_in(
+        request, "consent/sign_in.html", values, status, script=script, steps=steps, form=form
+    )
 
 
 async def _show_request(
@@ -255,8 +280,10 @@ async def _show_request(
     refused: str | None = None,
     problem: str = "",
     script: str = "",
+    kept: str | None = None,
 ) -> Response:
-    """The request and the decision form; `refused` is an invalid limit, and `problem` says why if it is not one."""
+    """The request and the decision form; `refused` is an invalid limit, and `problem` says why if it is not one; `kept`
+    is a limit that was typed before a sign-in."""
     context, language = context_of(request), html.language_of(request)
     own, spending = context.urls.wallet(found.wallet.path), spending_of(found.grant.access)
     receiver, silent, bills = spending and spending.receiver, None, people_of(context).remote_bills
@@ -265,7 +292,7 @@ async def _show_request(
             silent = await bills.read_again(context, found.grant.id, receiver, found.wallet)
         else:
             silent = await bills.read(context, found.grant.id, receiver, found.wallet)
-            found = await _find(request)
+            found = await _find(request, session)
 
     def unit(work: Work) -> tuple[Surroundings, Budgets, int | None, str | None]:
         around = surroundings(work, found)
@@ -274,7 +301,8 @@ async def _show_request(
 
     around, running, price, trouble = await context.database.examine(unit)
     finish, shown = found.interaction.finish_uri, visible.visible_url(receiver) if receiver else None
-    values: dict[str, object] = {
+    can_lower = price is None and trouble not in ENDED_TROUBLES
+    values = _parties(request, found) | {
         "spending": spending,
         "most": limit_words(language, spending) if spending else None,
         "every": length_words(language, spending.interval) if spending and spending.interval else None,
@@ -292,11 +320,10 @@ async def _show_request(
         "trouble": language.say(TROUBLES.get(trouble, UNREAD_TROUBLE), host=shown and shown.host) if trouble else None,
         "is_over": trouble in ENDED_TROUBLES,
         "asks_for_itself": spending is not None and asks_for_itself(found.client.identity, spending.receiver),
-        "limit": None
-        if price is not None or trouble in ENDED_TROUBLES
-        else _limit(spending, around, refused, language),
+        "limit": _limit(spending, around, refused if kept is None else kept, language) if can_lower else None,
         "lack": _lack(spending, around, found.wallet),
         "is_refused": refused is not None,
+        "is_kept": kept is not None,
         "problem": problem,
         "here": _path(request),
         "finish": visible.visible_url(finish) if finish else None,
@@ -305,16 +332,20 @@ async def _show_request(
         "shown": shown_digest(found),
     }
     status = 400 if refused is not None else 200
-    values |= _parties(request, found)
     return html.render(request, "consent/request.html", values, status, finish is not None, script)
 
 
-def _limit(spending: Spending | None, around: Surroundings, refused: str | None, language: Language) -> str | None:
+def _limit(spending: Spending | None, around: Surroundings, typed: str | None, language: Language) -> str | None:
     """The value of the field for a limit, empty if none was asked for; None if a lower one would block the payment."""
     if spending is None or (around.bill and not spending.interval):
         return None
-    if refused is not None or spending.value is None or spending.asset is None:
-        return refused or ""
+    return _asked(spending, language) if typed is None else typed
+
+
+def _asked(spending: Spending | None, language: Language) -> str:
+    """The limit that is asked for, as the field for it has it; empty if none is."""
+    if spending is None or spending.value is None or spending.asset is None:
+        return ""
     return language.decimal(spending.value, spending.asset)
 
 
@@ -370,13 +401,15 @@ def _parties(request: Request, found: ConsentRequest) -> dict[str, object]:
     }
 
 
-async def _find(request: Request) -> ConsentRequest:
-    return await context_of(request).database.read(_finder(request))
+async def _find(request: Request, session: str | None = None) -> ConsentRequest:
+    return await context_of(request).database.read(_finder(request, session))
 
 
-def _finder(request: Request) -> Callable[[Work], ConsentRequest]:
-    """The unit that reads the request. Cookies are parsed here, outside the transaction."""
+def _finder(request: Request, session: str | None = None) -> Callable[[Work], ConsentRequest]:
+    """The unit that reads the request, in this session or that of the browser. Cookies are parsed here, outside the
+    transaction."""
     path, browser = request.path_params, cookies.browser_of(request)
+    browser = replace(browser, session=session or browser.session)
     return partial(find_request, interaction_id=path["id"], nonce=path["nonce"], browser=browser)
 
 

@@ -37,6 +37,7 @@ from payres.operator import grants, keys, wallets
 from payres.people import consent as consent_rules
 from payres.settings import settings_with
 from payres.testing.clock import MovableClock
+from tests.accounts.test_factor_pages import hidden
 from tests.helpers import Json, usd
 from tests.operator.pages.browser import hidden_fields, words_of
 
@@ -332,6 +333,29 @@ async def test_owner_allows_less_and_no_more_than_was_asked(site: Site, limit: s
     [item] = json.loads((await site.write(lambda tx: GRANTS.by_id(tx, site.grant_id(path)))).access)
     assert item["limits"]["debitAmount"]["value"] == value
     assert await site.state(path) == ("pending" if problem else "approved")
+
+
+async def test_limit_that_was_typed_waits_for_a_sign_in(site: Site) -> None:
+    path, fields = await site.open(LIMITED, finish=None)
+    site.browser.cookies.delete(COOKIE)
+    asked = await site.submit(path, "approve", **fields, limit="2.22")
+    assert (asked.status_code, "What you typed is kept." in words_of(asked)) == (401, True)
+    wrong = await site.browser.post(path, data=hidden(asked) | {"choice": "sign-in", "password": "wrong"})
+    assert (wrong.status_code, "What you typed is kept." in words_of(wrong)) == (401, True)
+    again = await site.browser.post(path, data=hidden(wrong) | {"choice": "sign-in", "password": PASSWORD})
+    assert (again.status_code, await site.state(path)) == (200, "pending"), "it is seen before it is allowed"
+    assert re.search(r'<details open>.*name="limit"[^>]* value="2\.22"', again.text, re.DOTALL)
+    assert (await site.submit(path, "approve", **hidden_fields(again), limit="2.22")).status_code == 303
+    [item] = json.loads((await site.write(lambda tx: GRANTS.by_id(tx, site.grant_id(path)))).access)
+    assert item["limits"]["debitAmount"]["value"] == "222"
+
+
+async def test_limit_that_nobody_typed_is_not_called_so(site: Site) -> None:
+    path, fields = await site.open(LIMITED)
+    site.browser.cookies.delete(COOKIE)
+    asked = await site.submit(path, "approve", **fields, limit="20.00")
+    assert (asked.status_code, "What you typed is kept." in words_of(asked)) == (401, False)
+    assert (await site.sign_in(path)).status_code == 303
 
 
 @pytest.mark.parametrize(

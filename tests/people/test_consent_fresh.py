@@ -14,11 +14,11 @@ from payres.core.protocol.gnap import GrantRequest
 from payres.core.store.audit import AUDIT
 from payres.core.store.clients import Client
 from payres.core.store.grants import GRANTS
-from tests.accounts.test_factor_pages import hidden, send_code, turn_on
+from tests.accounts.test_factor_pages import hidden, send_code, sign_in_there, sign_out, turn_on
 from tests.helpers import Json, sign_in_token, usd
 from tests.instance import Instance
 from tests.operator.pages.browser import words_of
-from tests.people.browser import OwnersBrowser, signed_in, signed_out
+from tests.people.browser import PASSWORD, OwnersBrowser, signed_in, signed_out
 from tests.people.test_fresh_factors import approve, go_stale, is_asked
 
 SHOP: Final = "https://shop.example/pay"
@@ -161,3 +161,26 @@ def test_consent_page_signs_in_with_password_and_code(payres: Instance) -> None:
         answer = send_code(http, wrong, app.next_code(), page)
         assert (answer.status_code, answer.headers["location"]) == (303, page)
         assert "Do you allow" in http.get(page).text
+
+
+@pytest.mark.parametrize("ends", ["at the decision", "at the second step"])
+def test_limit_that_was_typed_waits_for_a_sign_in_with_a_second_step(payres: Instance, ends: str) -> None:
+    name = f"limit-{ends}".replace(" ", "-")
+    with signed_in(payres, name) as owner:
+        app, _ = turn_on(owner)
+        page = ask(payres, name, {"debitAmount": usd(500)})
+        fields = hidden(owner.http.get(page)) | {"choice": "approve", "limit": "2.22"}
+        if ends == "at the second step":
+            go_stale(owner)
+            fields = hidden(owner.http.post(page, data=fields)) | {"choice": "verify", "code": app.next_code()}
+        sign_out(payres, owner)
+        asked = owner.http.post(page, data=fields)
+        assert "What you typed is kept." in words_of(asked)
+        half = sign_in_there(asked, owner.http, password=PASSWORD)
+        wrong = sign_in_there(half, owner.http, choice="code", code="000000")
+        again = sign_in_there(wrong, owner.http, choice="code", code=app.next_code())
+        assert (again.status_code, state_of(payres, page)) == (200, "pending")
+        assert 'value="2.22"' in again.text
+        done = owner.http.post(page, data=hidden(again) | {"choice": "approve", "limit": "2.22"})
+        assert is_done(done)
+        assert '"value":"222"' in payres.read(lambda work: GRANTS.list(work, "ORDER BY id DESC LIMIT 1"))[0].access
