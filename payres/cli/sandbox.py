@@ -4,7 +4,6 @@ import asyncio
 import fcntl
 import json
 import os
-import re
 import selectors
 import shutil
 import signal
@@ -30,6 +29,7 @@ from payres.core.http.server import STOP_SIGNALS, settings_of
 from payres.core.process import logs
 from payres.core.process.logs import RequestLog
 from payres.core.process.settings import local_url
+from payres.core.protocol.identifiers import is_bearer_token
 from payres.testing.control import Control
 from payres.testing.sandbox import Sandbox, SandboxOptions
 
@@ -38,7 +38,6 @@ FOLDER = "payres-sandbox-"
 STOP_SECONDS = 5  # until the servers have ended, else their files go while they are used
 YOUNG_SECONDS = 10  # the age of a folder that may not be locked yet
 MOST_PEERS = 9
-TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # the form of a Bearer token (RFC 6750 section 2.1)
 
 
 def _pairs(_: click.Context, __: click.Parameter, texts: Sequence[str]) -> dict[str, str]:
@@ -49,7 +48,7 @@ def _pairs(_: click.Context, __: click.Parameter, texts: Sequence[str]) -> dict[
 
 
 def _token(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
-    if text is not None and not TOKEN.fullmatch(text):
+    if text is not None and not is_bearer_token(text):
         raise click.BadParameter("a token has letters, digits and -._~+/ only")
     return text
 

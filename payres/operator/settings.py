@@ -1,16 +1,16 @@
 """The settings of what operators do: from where, and their server's backups and metrics."""
 
-import re
 from functools import partial
 from typing import Annotated
 
 import msgspec
 
 from payres.core.process.settings import SECRET, MaybeSeconds, SettingsError, checked_hosts
+from payres.core.protocol.identifiers import is_bearer_token
 
 
 def _token(text: str) -> str:
-    if text and not re.fullmatch(r"[A-Za-z0-9._~+/-]+=*", text):  # RFC 6750, 2.1
+    if text and not is_bearer_token(text):
         raise ValueError("must be of letters, digits and ._~+/-, as a header takes it")
     return text
 

@@ -1,6 +1,7 @@
 """Ids, tokens and nonces, and base64url."""
 
 import hashlib
+import re
 import secrets
 import time
 import uuid
@@ -27,6 +28,11 @@ def new_id() -> str:
 def new_secret() -> str:
     """An unguessable URL-safe text of 256 random bits."""
     return secrets.token_urlsafe(TOKEN_BYTES)
+
+
+def is_bearer_token(text: str) -> bool:
+    """Whether a text can be sent as `Authorization: Bearer` (RFC 6750 section 2.1)."""
+    return re.fullmatch(r"[A-Za-z0-9._~+/-]+=*", text) is not None
 
 
 def first_identifier(moment: int) -> str:
